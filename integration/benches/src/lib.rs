@@ -1,0 +1,1 @@
+//! Benchmarks of the hot path: stages alone and together, as ratios of one run.

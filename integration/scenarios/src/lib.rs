@@ -1,0 +1,1 @@
+//! End-to-end scenarios on real servers with separate processes.

@@ -1,0 +1,1 @@
+//! Deterministic simulation of the protocol: seeded faults, invariants after each step.

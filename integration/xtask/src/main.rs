@@ -1,0 +1,2 @@
+//! One entry for every chore: cargo xtask.
+fn main() {}

@@ -1,0 +1,1 @@
+//! The coordinator service: supervisors, task groups, tasks, the checkpoint log, the runner registry.

@@ -1,0 +1,1 @@
+//! The handoff-checker service: is each published segment served yet?

@@ -1,0 +1,2 @@
+//! Entry of `tidegate-handoff-checker`: a thin main over the library.
+fn main() {}

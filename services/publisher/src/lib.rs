@@ -1,0 +1,1 @@
+//! The publisher service: the catalog and the committed offsets.

@@ -1,0 +1,2 @@
+//! Entry of `tidegate-publisher`: a thin main over the library.
+fn main() {}

@@ -1,0 +1,2 @@
+//! Entry of `tidegate-task-runner`: a thin main over the library.
+fn main() {}

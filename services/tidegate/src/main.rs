@@ -1,0 +1,2 @@
+//! The CLI and the all-in-one process.
+fn main() {}

@@ -1,0 +1,1 @@
+//! Object stores: staged upload, verification, promotion, orphan sweep.

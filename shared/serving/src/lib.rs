@@ -1,0 +1,1 @@
+//! Serving tiers for handoff: object-store, druid, grpc.

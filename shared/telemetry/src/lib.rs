@@ -1,0 +1,1 @@
+//! Logs, traces and metrics: OTLP when configured, a Prometheus endpoint per service.
