@@ -32,7 +32,11 @@ fn check(kind: &'static str, text: &str) -> Result<(), InvalidId> {
     } else {
         return Ok(());
     };
-    Err(InvalidId { kind, text: text.chars().take(64).collect(), reason })
+    Err(InvalidId {
+        kind,
+        text: text.chars().take(64).collect(),
+        reason,
+    })
 }
 
 macro_rules! text_id {

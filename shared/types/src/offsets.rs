@@ -37,7 +37,11 @@ impl Offset {
 
 impl fmt::Display for Offset {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        if self.is_open() { f.write_str("open") } else { self.0.fmt(f) }
+        if self.is_open() {
+            f.write_str("open")
+        } else {
+            self.0.fmt(f)
+        }
     }
 }
 
@@ -106,7 +110,8 @@ impl PartitionOffsets {
     }
     /// Equal on the partitions that both have.
     pub fn matches(&self, other: &Self) -> bool {
-        self.iter().all(|(partition, offset)| other.get(partition).is_none_or(|theirs| theirs == offset))
+        self.iter()
+            .all(|(partition, offset)| other.get(partition).is_none_or(|theirs| theirs == offset))
     }
     /// Union; `right` wins per partition.
     #[must_use]
@@ -118,7 +123,11 @@ impl PartitionOffsets {
     /// These partitions without those of `right`.
     #[must_use]
     pub fn minus(&self, right: &Self) -> Self {
-        Self(self.iter().filter(|(partition, _)| right.get(*partition).is_none()).collect())
+        Self(
+            self.iter()
+                .filter(|(partition, _)| right.get(*partition).is_none())
+                .collect(),
+        )
     }
     /// Per partition the larger offset; partitions of either side are kept.
     #[must_use]
@@ -132,9 +141,8 @@ impl PartitionOffsets {
     }
     /// True when every partition of `end` is reached (`next >= end`, D48); an open end is never reached.
     pub fn reaches(&self, end: &Self) -> bool {
-        end.iter().all(|(partition, end)| {
-            !end.is_open() && self.get(partition).is_some_and(|next| next >= end)
-        })
+        end.iter()
+            .all(|(partition, end)| !end.is_open() && self.get(partition).is_some_and(|next| next >= end))
     }
 }
 
@@ -146,7 +154,10 @@ impl FromIterator<(PartitionId, Offset)> for PartitionOffsets {
 
 impl<const N: usize> From<[(i32, i64); N]> for PartitionOffsets {
     fn from(pairs: [(i32, i64); N]) -> Self {
-        pairs.into_iter().map(|(partition, offset)| (PartitionId(partition), Offset(offset))).collect()
+        pairs
+            .into_iter()
+            .map(|(partition, offset)| (PartitionId(partition), Offset(offset)))
+            .collect()
     }
 }
 
@@ -172,8 +183,14 @@ mod tests {
         let m2 = PartitionOffsets::from([(0, 2), (1, 4), (2, 5)]);
         let m3 = PartitionOffsets::from([(0, 2), (2, 5)]);
         for (left, right, same) in [
-            (&m0, &m1, true), (&m0, &m2, true), (&m1, &m2, false), (&m2, &m1, false),
-            (&m1, &m3, true), (&m2, &m3, true), (&m3, &m2, true), (&m1, &m1, true),
+            (&m0, &m1, true),
+            (&m0, &m2, true),
+            (&m1, &m2, false),
+            (&m2, &m1, false),
+            (&m1, &m3, true),
+            (&m2, &m3, true),
+            (&m3, &m2, true),
+            (&m1, &m1, true),
         ] {
             assert_eq!(left.matches(right), same, "{left} {right}");
         }

@@ -16,7 +16,12 @@ impl SegmentVersion {
     /// Any text that is safe in an object key; allocation gives it the instant of the interval's first one.
     pub fn new(text: impl Into<String>) -> Result<Self, InvalidId> {
         // The same rules as every text id; a version is part of a key too.
-        DataSource::new(text).map(|id| Self(id.into())).map_err(|error| InvalidId { kind: "segment version", ..error })
+        DataSource::new(text)
+            .map(|id| Self(id.into()))
+            .map_err(|error| InvalidId {
+                kind: "segment version",
+                ..error
+            })
     }
     pub fn as_str(&self) -> &str {
         &self.0
@@ -42,7 +47,18 @@ pub struct SegmentId {
 /// `<data source>_<start>_<end>_<version>` with `_<n>` only when n > 0 (the field's usual text form).
 impl fmt::Display for SegmentId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}_{}_{}_{}", self.data_source, self.interval.start(), self.interval.end(), self.version)?;
-        if self.partition_num > 0 { write!(f, "_{}", self.partition_num) } else { Ok(()) }
+        write!(
+            f,
+            "{}_{}_{}_{}",
+            self.data_source,
+            self.interval.start(),
+            self.interval.end(),
+            self.version
+        )?;
+        if self.partition_num > 0 {
+            write!(f, "_{}", self.partition_num)
+        } else {
+            Ok(())
+        }
     }
 }
