@@ -1,1 +1,20 @@
-//! The metadata store on SQLite and PostgreSQL: catalog, committed offsets, allocation, supervisors, groups, checkpoint log, handoffs.
+//! The metadata store on SQLite and PostgreSQL: catalog, committed offsets, allocation, supervisors, groups,
+//! checkpoint log, handoffs.
+//!
+//! Owns: tables, transactions, retries on conflicts, migrations. The ports ([`CoordinatorStore`],
+//! [`HandoffStore`]) are what each service needs and stand at the root; [`Metadata`] is all of them on
+//! a database. Each service writes only the tables of its own port. Promises: a call either happened as a whole,
+//! or not at all, or says that it does not know. Must never: decide; decisions are `tidegate-protocol`'s.
+
+mod coordinator;
+mod document;
+mod error;
+mod handoff;
+
+pub use coordinator::{
+    CoordinatorChange, CoordinatorState, CoordinatorStore, DecisionKind, DecisionRecord, GroupRecord,
+    HistoryRecord, RunnerRecord, SupervisorRecord, TaskRecord,
+};
+pub use document::{Document, DocumentError};
+pub use error::StoreError;
+pub use handoff::{HandoffFilter, HandoffRecord, HandoffState, HandoffStore, Ordinal};
