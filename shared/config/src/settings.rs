@@ -67,7 +67,7 @@ pub struct MetadataConfig {
 /// The object store.
 #[derive(Debug, Clone, Deserialize, Serialize)]
 pub struct ObjectsConfig {
-    /// `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
+    /// A plain path, `file:///path`, `s3://bucket/prefix`, `gs://bucket/prefix` or `az://container/prefix`.
     pub url: String,
     /// Address of an S3-compatible server (or of an emulator); absent = the cloud's own.
     pub endpoint: Option<String>,
@@ -94,7 +94,7 @@ pub struct ObjectsConfig {
 impl ObjectsConfig {
     /// A local folder, for embedded use and tests; the numbers are the defaults of the key table.
     pub fn local(folder: &std::path::Path) -> Self {
-        Self::at(format!("file://{}", folder.display()))
+        Self::at(folder.display().to_string())
     }
 
     /// A store by its address alone; the numbers are the defaults of the key table.
@@ -110,7 +110,7 @@ impl ObjectsConfig {
             part_size: 8 << 20,
             upload_concurrency: 4,
             upload_attempts: 5,
-            request_timeout: Duration::from_secs(60),
+            request_timeout: Duration::from_mins(5),
         }
     }
 }
