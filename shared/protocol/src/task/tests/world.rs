@@ -460,10 +460,10 @@ impl Process {
             let offset = Offset(at as i64);
             match world.topic[&partition][at] {
                 Rec::Row(year, _) if world.minimum.is_some_and(|minimum| year < minimum) => {
-                    self.read.counts.rejected += 1
+                    self.read.counts.rejected += 1;
                 }
                 Rec::Row(year, _) if world.maximum.is_some_and(|maximum| year > maximum) => {
-                    self.read.counts.rejected += 1
+                    self.read.counts.rejected += 1;
                 }
                 Rec::Row(year, letter) => {
                     let time = TimestampMillis(year * YEAR + 1);
