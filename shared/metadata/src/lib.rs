@@ -7,14 +7,20 @@
 //! or not at all, or says that it does not know. Must never: decide; decisions are `tidegate-protocol`'s.
 
 mod coordinator;
+mod database;
 mod document;
+mod entity;
 mod error;
 mod handoff;
+mod migrate;
+mod rows;
+mod sql;
 
 pub use coordinator::{
     CoordinatorChange, CoordinatorState, CoordinatorStore, DecisionKind, DecisionRecord, GroupRecord,
     HistoryRecord, RunnerRecord, SupervisorRecord, TaskRecord,
 };
+pub use database::Metadata;
 pub use document::{Document, DocumentError};
 pub use error::StoreError;
 pub use handoff::{HandoffFilter, HandoffRecord, HandoffState, HandoffStore, Ordinal};

@@ -1,0 +1,4 @@
+//! The ports on a database.
+
+mod coordinator;
+mod handoff;
