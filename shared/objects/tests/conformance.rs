@@ -12,6 +12,7 @@ use sha2::{Digest, Sha256};
 use tidegate_objects::{
     Difference, ErrorKind, Key, Objects, ObjectsConfig, Promoted, VerifyError, staging_folder,
 };
+use tidegate_servers::S3;
 
 fn key(text: &str) -> Key {
     Key::parse(text).unwrap()
@@ -272,6 +273,98 @@ async fn a_local_folder_conforms_whatever_its_name() {
     let spelled = format!("file://{}/Ł%20x", disk.path().display());
     conforms(&Objects::open(&ObjectsConfig::at(spelled)).unwrap()).await;
     assert!(disk.path().join("Ł x").is_dir(), "an address is percent-decoded");
+}
+
+/// The server's health page may say "ready" a moment before it takes buckets.
+fn bucket(s3: &S3) -> String {
+    let begun = std::time::Instant::now();
+    loop {
+        match s3.fresh_bucket() {
+            Err(error) if error.to_string().contains("NotInitialized") && begun.elapsed().as_secs() < 30 => {}
+            made => return made.unwrap(),
+        }
+    }
+}
+
+fn on(s3: &S3, prefix: &str) -> ObjectsConfig {
+    let mut config = ObjectsConfig::at(format!("s3://{}{prefix}", bucket(s3)));
+    config.endpoint = Some(s3.endpoint().to_owned());
+    config.region = Some(s3.region().to_owned());
+    config.access_key = Some(s3.access_key().to_owned());
+    config.secret_key = Some(s3.secret_key().into());
+    config.allow_http = true;
+    config
+}
+
+#[tokio::test]
+async fn an_s3_server_conforms_with_and_without_a_prefix() {
+    let s3 = S3::shared().unwrap();
+    for prefix in ["", "/deep/pre%20fix/Łódź"] {
+        conforms(&Objects::open(&on(s3, prefix)).unwrap()).await;
+    }
+}
+
+#[tokio::test]
+async fn refusals_of_an_s3_server_say_what_to_check_and_are_not_repeated() {
+    let s3 = S3::shared().unwrap();
+    let disk = tempfile::tempdir().unwrap();
+    let folder = staging_folder(&"refused".parse().unwrap()).unwrap();
+    let mut wrong_key = on(s3, "");
+    wrong_key.secret_key = Some("not the secret key".into());
+    let mut no_bucket = on(s3, "");
+    no_bucket.url = "s3://no-such-bucket-here".into();
+    for (config, kind) in [(wrong_key, ErrorKind::Denied), (no_bucket, ErrorKind::NotFound)] {
+        let objects = Objects::open(&config).unwrap();
+        assert_eq!(objects.check().await.unwrap_err().kind, kind);
+        let error = objects
+            .upload_staged(&parquet(disk.path(), 1), &folder)
+            .await
+            .unwrap_err();
+        assert!(error.kind == kind && !error.is_retryable(), "{error}");
+        assert!(!error.to_string().contains("not the secret key"), "{error}");
+    }
+}
+
+/// I6 for the store: it goes away in the middle of an upload, and comes back.
+#[tokio::test(flavor = "multi_thread")]
+async fn an_upload_outlives_a_kill_of_the_server_and_leaves_one_object() {
+    let mut s3 = S3::start_own().unwrap();
+    let mut config = on(&s3, "/p");
+    config.upload_attempts = 100;
+    let objects = Objects::open(&config).unwrap();
+    let disk = tempfile::tempdir().unwrap();
+    let file = disk.path().join("large.parquet");
+    std::fs::write(&file, vec![7; 64 << 20]).unwrap();
+    let folder = staging_folder(&"outage".parse().unwrap()).unwrap();
+    let (uploader, path, below) = (objects.clone(), file.clone(), folder.clone());
+    let upload = tokio::spawn(async move { uploader.upload_staged(&path, &below).await });
+    // The note of the open upload shows that it is in its middle.
+    while !objects
+        .list(&folder)
+        .try_any(|head| async move { head.key.as_str().ends_with(".open-upload") })
+        .await
+        .unwrap()
+    {
+        assert!(
+            !upload.is_finished(),
+            "the upload was too quick to be interrupted"
+        );
+    }
+    s3.kill9().unwrap();
+    let s3 = tokio::task::spawn_blocking(move || s3.start_again().map(|()| s3))
+        .await
+        .unwrap()
+        .unwrap();
+    let up = upload.await.unwrap().unwrap();
+    objects
+        .verify_bytes(&up.key, 64 << 20, &sha256(&file))
+        .await
+        .unwrap();
+    let report = objects.sweep(Duration::ZERO, |key| *key == up.key).await.unwrap();
+    assert_eq!((report.kept, report.failed), (1, 0), "{report:?}");
+    let left: Vec<_> = objects.list(&folder).try_collect().await.unwrap();
+    assert_eq!(left.iter().map(|head| &head.key).collect::<Vec<_>>(), [&up.key]);
+    drop(s3);
 }
 
 #[test]
