@@ -327,3 +327,123 @@ macro_rules! in_transaction {
     }};
 }
 pub(crate) use in_transaction;
+
+#[cfg(test)]
+mod tests {
+    use sea_orm::{ConnectionTrait as _, RuntimeErr};
+
+    use super::*;
+    use crate::{CoordinatorStore as _, StoreError};
+
+    type Body = Result<u32, BodyError<&'static str>>;
+
+    /// What SQLite says when a row is there already: somebody else was faster.
+    async fn conflict(tx: &Transaction) -> DbErr {
+        let insert = "INSERT INTO handoff_cursor (id, ordinal) VALUES (1, 0)";
+        tx.execute_unprepared(insert).await.unwrap_err()
+    }
+
+    #[tokio::test]
+    async fn retried_on_a_transient_database_error_attempts_counted() {
+        let store = Metadata::in_memory().await.unwrap();
+        let attempts = std::sync::atomic::AtomicU32::new(0);
+        let done: Result<u32, Failed<&str>> = in_transaction!(store, Write, "count", |tx| async {
+            let attempt = attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst) + 1;
+            tx.execute_unprepared("UPDATE handoff_cursor SET ordinal = ordinal + 1")
+                .await?;
+            if attempt < 3 {
+                return Body::Err(conflict(&tx).await.into());
+            }
+            Body::Ok(attempt)
+        });
+        assert_eq!(done.unwrap(), 3);
+        // Attempts that failed left nothing behind.
+        assert_eq!(
+            crate::HandoffStore::cursor(&store).await.unwrap(),
+            crate::Ordinal(1)
+        );
+    }
+
+    #[tokio::test]
+    async fn retries_are_bounded_and_end_as_busy() {
+        let store = Metadata::in_memory().await.unwrap();
+        let attempts = std::sync::atomic::AtomicU32::new(0);
+        let done: Result<u32, Failed<&str>> = in_transaction!(store, Write, "count", |tx| async {
+            attempts.fetch_add(1, std::sync::atomic::Ordering::SeqCst);
+            Body::Err(conflict(&tx).await.into())
+        });
+        let Err(Failed::Store(error)) = done else {
+            panic!("{done:?}")
+        };
+        assert!(
+            matches!(
+                error,
+                StoreError::Busy {
+                    attempts: ATTEMPTS,
+                    ..
+                }
+            ),
+            "{error}"
+        );
+        assert_eq!(attempts.into_inner(), ATTEMPTS);
+    }
+
+    #[tokio::test]
+    async fn a_refusal_and_a_fault_are_not_retried_and_leave_nothing() {
+        let store = Metadata::in_memory().await.unwrap();
+        let refused: Result<u32, Failed<&str>> = in_transaction!(store, Write, "refuse", |tx| async {
+            tx.execute_unprepared("UPDATE handoff_cursor SET ordinal = 9")
+                .await?;
+            Body::Err(BodyError::Refused("no"))
+        });
+        assert!(matches!(refused, Err(Failed::Refused("no"))), "{refused:?}");
+        let fault: Result<u32, Failed<&str>> = in_transaction!(store, Write, "fail", |tx| async {
+            tx.execute_unprepared("UPDATE no_such_table SET x = 1").await?;
+            Body::Ok(1)
+        });
+        assert!(
+            matches!(fault, Err(Failed::Store(StoreError::Fault { .. }))),
+            "{fault:?}"
+        );
+        assert_eq!(
+            crate::HandoffStore::cursor(&store).await.unwrap(),
+            crate::Ordinal(0)
+        );
+    }
+
+    #[tokio::test]
+    async fn writes_of_one_process_wait_for_each_other() {
+        let folder = tempfile::tempdir().unwrap();
+        let store = Metadata::connect(&format!("sqlite://{}/m.db", folder.path().display()))
+            .await
+            .unwrap();
+        let writers = (0..40).map(|_| {
+            let store = store.clone();
+            tokio::spawn(async move {
+                store
+                    .raise_epoch("c", tidegate_types::TimestampMillis(1))
+                    .await
+                    .unwrap()
+                    .0
+            })
+        });
+        let mut epochs = Vec::new();
+        for writer in writers.collect::<Vec<_>>() {
+            epochs.push(writer.await.unwrap());
+        }
+        epochs.sort_unstable();
+        assert_eq!(epochs, (1..=40).collect::<Vec<u64>>());
+    }
+
+    #[test]
+    fn what_a_broken_line_means_is_away() {
+        let broken = std::io::Error::from(std::io::ErrorKind::ConnectionReset);
+        let error = DbErr::Query(RuntimeErr::SqlxError(Arc::new(sea_orm::sqlx::Error::Io(broken))));
+        assert_eq!(meaning(&error), Meaning::Away);
+        assert_eq!(
+            meaning(&DbErr::ConnectionAcquire(sea_orm::ConnAcquireErr::Timeout)),
+            Meaning::Away
+        );
+        assert_eq!(meaning(&DbErr::Custom("x".into())), Meaning::Fault);
+    }
+}

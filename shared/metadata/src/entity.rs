@@ -3,6 +3,7 @@
 /// One entity per table, in a module of its own as sea-orm wants it.
 macro_rules! table {
     ($module:ident, $name:literal, { $($(#[$attribute:meta])* $field:ident: $type:ty,)* }) => {
+        #[allow(unreachable_pub)] // sea-orm's derives need `pub`
         pub(crate) mod $module {
             use sea_orm::entity::prelude::*;
 

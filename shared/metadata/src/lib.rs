@@ -1,8 +1,8 @@
 //! The metadata store on SQLite and PostgreSQL: catalog, committed offsets, allocation, supervisors, groups,
 //! checkpoint log, handoffs.
 //!
-//! Owns: tables, transactions, retries on conflicts, migrations. The ports ([`CoordinatorStore`],
-//! [`HandoffStore`]) are what each service needs and stand at the root; [`Metadata`] is all of them on
+//! Owns: tables, transactions, retries on conflicts, migrations. The ports ([`PublisherStore`],
+//! [`CoordinatorStore`], [`HandoffStore`]) are what each service needs and stand at the root; [`Metadata`] is all of them on
 //! a database. Each service writes only the tables of its own port. Promises: a call either happened as a whole,
 //! or not at all, or says that it does not know. Must never: decide; decisions are `tidegate-protocol`'s.
 
@@ -13,6 +13,7 @@ mod entity;
 mod error;
 mod handoff;
 mod migrate;
+mod publisher;
 mod rows;
 mod sql;
 
@@ -24,3 +25,7 @@ pub use database::Metadata;
 pub use document::{Document, DocumentError};
 pub use error::StoreError;
 pub use handoff::{HandoffFilter, HandoffRecord, HandoffState, HandoffStore, Ordinal};
+pub use publisher::{
+    Allocate, CatalogSegment, CommittedOffsets, InitializeOffsets, Publish, PublishAnswer, PublisherError,
+    PublisherStore, Refusal, RegisterGroup, ResetOffsets, SegmentFilter, Used,
+};

@@ -27,6 +27,13 @@ impl Reader {
     pub(crate) fn document(self, text: &str) -> Result<Document, StoreError> {
         Document::from_text(text).map_err(|error| StoreError::unreadable(self.what, self.table, error))
     }
+    /// The content of a document of ours, for a reader of formats up to `reads`.
+    pub(crate) fn content<T: DeserializeOwned>(self, text: &str, reads: u32) -> Result<T, StoreError> {
+        let document = self.document(text)?;
+        document
+            .read(reads)
+            .map_err(|error| StoreError::unreadable(self.what, self.table, error))
+    }
     pub(crate) fn number<T: TryFrom<i64>>(self, number: i64) -> Result<T, StoreError> {
         T::try_from(number)
             .map_err(|_| StoreError::unreadable(self.what, self.table, format!("{number} is out of range")))

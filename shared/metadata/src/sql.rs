@@ -2,3 +2,4 @@
 
 mod coordinator;
 mod handoff;
+mod publisher;
