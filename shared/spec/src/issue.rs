@@ -27,6 +27,22 @@ impl fmt::Display for SpecIssue {
     }
 }
 
+/// Every error of a document, as one error; its text is one line.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct SpecErrors(pub Vec<SpecIssue>);
+
+impl fmt::Display for SpecErrors {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        for (index, issue) in self.0.iter().enumerate() {
+            let separator = if index == 0 { "" } else { "; " };
+            write!(f, "{separator}{issue}")?;
+        }
+        Ok(())
+    }
+}
+
+impl std::error::Error for SpecErrors {}
+
 /// A spec that passed, with what should be said about it.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Parsed {

@@ -20,5 +20,6 @@ mod suggest;
 
 pub use digest::DigestParts;
 pub use document::from_commented;
-pub use issue::{Parsed, SpecIssue};
+pub use issue::{Parsed, SpecErrors, SpecIssue};
 pub use model::*;
+pub use parse::parse;

@@ -123,8 +123,8 @@ pub struct GranularitySpec {
     pub rollup: bool,
 }
 
-/// Where rows come from, and how tasks are run.
-#[derive(Debug, Clone, PartialEq)]
+/// Where rows come from, and how tasks are run. `Debug` masks secrets (B68).
+#[derive(Clone, PartialEq)]
 pub struct IoConfig {
     pub topic: String,
     /// Kafka client settings as given (secrets included; masked wherever a spec is shown).

@@ -9,7 +9,7 @@ use tidegate_types::SupervisorId;
 
 use crate::document::{self, Node};
 use crate::fields::section;
-use crate::issue::{Findings, Parsed, SpecIssue, issue};
+use crate::issue::{Findings, Parsed, SpecErrors, SpecIssue, issue};
 use crate::model::{InputFormat, SupervisorSpec};
 use crate::reader::{Reader, pick};
 
@@ -39,6 +39,11 @@ impl SupervisorSpec {
             _ => Err(errors),
         }
     }
+}
+
+/// [`SupervisorSpec::parse`] with its errors as one error value.
+pub fn parse(json_text: &str) -> Result<Parsed, SpecErrors> {
+    SupervisorSpec::parse(json_text).map_err(SpecErrors)
 }
 
 /// The three objects, wherever they stand.

@@ -9,7 +9,7 @@ use std::fmt;
 
 use serde_json::Value;
 
-use crate::model::SupervisorSpec;
+use crate::model::{IoConfig, SupervisorSpec};
 
 /// What is shown instead of a secret.
 pub const MASK: &str = "******";
@@ -205,6 +205,48 @@ impl SupervisorSpec {
             }
         }
         if unknown.is_empty() { Ok(()) } else { Err(unknown) }
+    }
+}
+
+/// A spec that gets into a log does not take its secrets there.
+impl fmt::Debug for IoConfig {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Self {
+            topic,
+            consumer_properties,
+            input_format,
+            poll_timeout_millis,
+            replicas,
+            task_count,
+            task_duration_millis,
+            start_delay_millis,
+            period_millis,
+            completion_timeout_millis,
+            use_earliest_offset,
+            late_message_rejection_millis,
+            late_message_rejection_start,
+            early_message_rejection_millis,
+        } = self;
+        let shown: BTreeMap<&String, String> = consumer_properties
+            .iter()
+            .map(|(name, value)| (name, masked_text(name, value).unwrap_or_else(|| value.clone())))
+            .collect();
+        f.debug_struct("IoConfig")
+            .field("topic", topic)
+            .field("consumer_properties", &shown)
+            .field("input_format", input_format)
+            .field("poll_timeout_millis", poll_timeout_millis)
+            .field("replicas", replicas)
+            .field("task_count", task_count)
+            .field("task_duration_millis", task_duration_millis)
+            .field("start_delay_millis", start_delay_millis)
+            .field("period_millis", period_millis)
+            .field("completion_timeout_millis", completion_timeout_millis)
+            .field("use_earliest_offset", use_earliest_offset)
+            .field("late_message_rejection_millis", late_message_rejection_millis)
+            .field("late_message_rejection_start", late_message_rejection_start)
+            .field("early_message_rejection_millis", early_message_rejection_millis)
+            .finish()
     }
 }
 

@@ -296,6 +296,10 @@ fn every_error_of_a_bad_spec_is_reported_at_once() {
         .find(|issue| issue.path.ends_with("taskDuration"))
         .unwrap();
     assert_eq!((duration.line, duration.column), (2, 119));
+    let one_line = tidegate_spec::parse(include_str!("data/bad-many-errors.json"))
+        .unwrap_err()
+        .to_string();
+    assert!(!one_line.contains('\n') && one_line.contains("spec.ioConfig.taskCount: must be at least 1"));
     let lines: Vec<usize> = issues.iter().map(|issue| issue.line).collect();
     assert!(lines.is_sorted(), "in the order of the document");
 }
@@ -467,6 +471,10 @@ fn b68_a_masked_spec_submitted_again_is_the_stored_one() {
     let shown = stored.masked_json().to_string();
     assert!(!shown.contains("marker"), "{shown}");
     assert!(shown.contains("${env:KEYSTORE}"));
+    assert!(
+        !format!("{stored:?}").contains("marker"),
+        "nor does a log get them"
+    );
 
     let mut again = accepted(&shown).spec;
     assert_ne!(again, stored);
