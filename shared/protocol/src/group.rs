@@ -1,1 +1,0 @@
-//! (see the crate's documentation)

@@ -1,0 +1,9 @@
+//! The supervisor against a small world: by the names of the original's tests, then the reports of the field.
+
+mod chaos;
+mod commands;
+mod groups;
+mod pending;
+mod rounds;
+mod stream;
+mod world;
