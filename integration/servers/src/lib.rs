@@ -21,6 +21,7 @@ mod s3_request;
 pub mod tools;
 
 pub use kafka::{Kafka, KafkaOptions};
+pub use ports::free_port;
 pub use postgres::Postgres;
 pub use s3::S3;
 

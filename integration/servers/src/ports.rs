@@ -16,7 +16,7 @@ const HIGHEST: u16 = 32_000;
 const ATTEMPTS: usize = 3;
 
 /// A port that nothing listens on and that this process has not been given before.
-pub(crate) fn free_port() -> Result<u16> {
+pub fn free_port() -> Result<u16> {
     static GIVEN: Mutex<Option<HashSet<u16>>> = Mutex::new(None);
     let range = server_ports();
     for _ in 0..1_000 {

@@ -18,7 +18,7 @@ pub const OLDEST_JAVA: u32 = 17;
 /// MinIO's module wants it.
 pub const OLDEST_GO: (u32, u32) = (1, 24);
 /// Readers that a Parquet file must satisfy besides our own.
-pub const PYTHON_PACKAGES: [&str; 2] = ["pyarrow", "duckdb"];
+pub const PYTHON_PACKAGES: [&str; 2] = ["pyarrow==26.0.1", "duckdb==2.0.1"];
 const LOG4J_BINDING_VERSION: &str = "2.24.3";
 
 /// `java`, if there is one that is new enough.
@@ -68,8 +68,15 @@ pub fn maven() -> Result<PathBuf> {
     on_path("mvn").context("there is no mvn: install the Maven client (Debian: maven)")
 }
 
+/// A `python3` that can make environments (Debian has that part in a package of its own).
 pub fn python3() -> Result<PathBuf> {
-    on_path("python3").context("there is no python3: install Python 3 with venv (Debian: python3-venv)")
+    let missing = "install Python 3 with venv (Debian: python3-venv)";
+    let python = on_path("python3").with_context(|| format!("there is no python3: {missing}"))?;
+    run(
+        Command::new(&python).args(["-c", "import ensurepip, venv"]),
+        missing,
+    )?;
+    Ok(python)
 }
 
 /// The directory of PostgreSQL's server programs: the newest that Debian has, else that of `postgres` on the path.
@@ -106,9 +113,27 @@ pub fn psql() -> Result<PathBuf> {
         .context("there is no psql: install a PostgreSQL client (Debian: postgresql-client)")
 }
 
+/// Whether [`kafka_jars`] has nothing left to fetch.
+pub fn kafka_is_here() -> Result<bool> {
+    Ok(cache::directory()?.join(kafka_entry()).exists())
+}
+
+/// Whether [`minio`] has nothing left to build.
+pub fn minio_is_here() -> Result<bool> {
+    Ok(cache::directory()?.join(minio_entry()).exists())
+}
+
+fn kafka_entry() -> String {
+    format!("kafka-{KAFKA_VERSION}")
+}
+
+fn minio_entry() -> String {
+    format!("minio-{MINIO_VERSION}")
+}
+
 /// The directory of Kafka's jars; fetched with the Maven client the first time.
 pub fn kafka_jars() -> Result<PathBuf> {
-    let place = cache::entry(&format!("kafka-{KAFKA_VERSION}"), |aside| {
+    let place = cache::entry(&kafka_entry(), |aside| {
         let maven = maven()?;
         eprintln!("fetching Apache Kafka {KAFKA_VERSION} with the Maven client (once)");
         let pom = aside.join("pom.xml");
@@ -128,7 +153,7 @@ pub fn kafka_jars() -> Result<PathBuf> {
 
 /// The MinIO server program; built with the Go toolchain the first time (minutes).
 pub fn minio() -> Result<PathBuf> {
-    let place = cache::entry(&format!("minio-{MINIO_VERSION}"), |aside| {
+    let place = cache::entry(&minio_entry(), |aside| {
         let go = go()?;
         eprintln!("building MinIO {MINIO_VERSION} with the Go toolchain (once, some minutes)");
         let mut command = Command::new(go);
@@ -149,7 +174,7 @@ pub fn python() -> Result<PathBuf> {
     if let Some(python) = crate::address_from_environment("TIDEGATE_TEST_PYTHON") {
         return Ok(PathBuf::from(python));
     }
-    let place = cache::entry_in_place("python", |place| {
+    let place = cache::entry_in_place(&python_entry(), |place| {
         eprintln!(
             "making a Python environment with {} (once)",
             PYTHON_PACKAGES.join(", ")
@@ -165,6 +190,16 @@ pub fn python() -> Result<PathBuf> {
         run(&mut command, "installing Python packages")
     })?;
     Ok(place.join("bin/python"))
+}
+
+/// Other versions, another environment.
+fn python_entry() -> String {
+    format!(
+        "python-{}",
+        PYTHON_PACKAGES
+            .map(|package| package.replace("==", "-"))
+            .join("-")
+    )
 }
 
 fn kafka_pom() -> String {
