@@ -1,0 +1,418 @@
+//! A task-runner: a disk that survives, and tasks that a crash ends. The shell around the real task machine.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use tidegate_protocol::group::{TaskPhase, TaskReport, TaskState};
+use tidegate_protocol::publish::{GroupMode, PublishRequest, SegmentFile, StreamId};
+use tidegate_protocol::sequence::{Progress, Seen, progress};
+use tidegate_protocol::task::{
+    Answer, Ending, FinishStep, Life, LocalState, MergedSegment, ReadState, Route, RowCounts, Run, Sinks,
+    Snapshot, TaskAction, TaskEvent, TaskMachine, TaskRecord, TaskSettings, Ticket, Unknown,
+};
+use tidegate_types::{EndOffsets, Offset, PartitionId, SegmentId, TaskId, TimestampMillis};
+
+use crate::catalog::{Catalog, Publish, Row};
+use crate::log::{HOUR, Log, Record};
+
+pub(crate) const SETTINGS: TaskSettings = TaskSettings {
+    handoff_timeout_millis: 0,
+};
+
+/// What a crash leaves of a task.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Disk {
+    /// The record as text: what does not survive serialization does not survive a crash.
+    pub(crate) record: Option<String>,
+    pub(crate) files: BTreeMap<String, Vec<Row>>,
+}
+
+/// A task in a living process.
+#[derive(Debug)]
+pub(crate) struct Task {
+    pub(crate) machine: TaskMachine,
+    pub(crate) todo: VecDeque<(TaskAction, Option<u64>)>,
+    sinks: Sinks,
+    memory: BTreeMap<(PartitionId, SegmentId, u32), Vec<Row>>,
+    read: ReadState,
+    until: Option<EndOffsets>,
+    pub(crate) reads: bool,
+    pub(crate) wakes_at: Option<TimestampMillis>,
+    pub(crate) awaits: Vec<SegmentId>,
+    /// A step is under way; one chain of steps per task.
+    pub(crate) stepping: bool,
+    /// The checker is being asked.
+    pub(crate) asking: bool,
+    /// Grows with every action: what a finishing task shows as progress.
+    pub(crate) progress: u64,
+}
+
+impl Task {
+    pub(crate) fn new(machine: TaskMachine, actions: Vec<TaskAction>, call: Option<u64>) -> Self {
+        let read = machine.record().read.clone();
+        let mut task = Self {
+            sinks: Sinks::restore(&read, MAX_ROWS),
+            machine,
+            todo: VecDeque::new(),
+            memory: BTreeMap::new(),
+            read,
+            until: None,
+            reads: false,
+            wakes_at: None,
+            awaits: Vec::new(),
+            stepping: false,
+            asking: false,
+            progress: 0,
+        };
+        task.enqueue(actions, call);
+        task
+    }
+
+    /// The answer among the actions belongs to this call.
+    pub(crate) fn enqueue(&mut self, actions: Vec<TaskAction>, call: Option<u64>) {
+        self.todo.extend(actions.into_iter().map(|action| {
+            let call = if matches!(action, TaskAction::Answer(_)) {
+                call
+            } else {
+                None
+            };
+            (action, call)
+        }));
+    }
+
+    pub(crate) fn report(&self) -> TaskReport {
+        let view = self.machine.view();
+        let record = view.record;
+        let state = match view.life {
+            Life::Starting { .. } => TaskState::Starting,
+            Life::Reading { .. } => TaskState::Reading,
+            Life::Paused => TaskState::Paused,
+            Life::Finishing(_) => TaskState::Finishing,
+            Life::Stopping { .. } | Life::Left => TaskState::Stopping,
+            Life::Ended(Ending::Published) => TaskState::Published,
+            Life::Ended(Ending::Superseded) => TaskState::Superseded,
+            Life::Ended(Ending::Stopped) => TaskState::Stopped,
+            Life::Ended(Ending::Replaced) => TaskState::Replaced,
+            Life::Ended(Ending::Failed) => TaskState::Failed,
+        };
+        let phase = match view.life {
+            Life::Finishing(FinishStep::Handoff) => TaskPhase::Handoff,
+            _ => TaskPhase::BeforeCommit,
+        };
+        TaskReport {
+            task: record.assignment.task.clone(),
+            group: Some(record.assignment.group.clone()),
+            token: Some(record.assignment.token.clone()),
+            state,
+            phase,
+            next: Some(view.next.clone()),
+            decision_id: record
+                .end
+                .as_ref()
+                .map(|end| end.decision_id.clone())
+                .unwrap_or_default(),
+            counts: RowCounts::default(),
+            reason: view.reason,
+            first_read: record.first_read,
+            progress: self.progress,
+            alert: view.alert,
+        }
+    }
+
+    pub(crate) fn begin_reading(&mut self, until: Option<EndOffsets>) {
+        if !self.reads && self.until.is_none() && self.memory.is_empty() {
+            self.read = self.machine.record().read.clone();
+            self.read.next = self.machine.next().clone();
+            self.sinks = Sinks::restore(&self.machine.record().read, MAX_ROWS);
+        }
+        self.until = until;
+        self.reads = true;
+    }
+
+    pub(crate) fn stand_still(&mut self, ticket: Ticket) -> TaskEvent {
+        self.reads = false;
+        TaskEvent::StoodStill {
+            ticket,
+            next: self.read.next.clone(),
+        }
+    }
+
+    /// Spills what is in memory; the files are written before the record says so.
+    pub(crate) fn persist(&mut self, disk: &mut Disk, ticket: Option<Ticket>, names: &mut u64) -> TaskEvent {
+        self.read.sequences = self.sinks.sequences().clone();
+        let mut runs = Vec::new();
+        for ((partition, segment, ordinal), rows) in std::mem::take(&mut self.memory) {
+            *names += 1;
+            let file = format!("run-{names}");
+            runs.push(Run {
+                partition,
+                segment,
+                ordinal,
+                file: file.clone(),
+                bytes: rows.len() as u64,
+                rows: rows.len() as u64,
+                sha256: file.clone(),
+                unknown: Unknown::new(),
+            });
+            disk.files.insert(file, rows);
+        }
+        TaskEvent::Persisted {
+            ticket,
+            snapshot: Box::new(Snapshot {
+                read: self.read.clone(),
+                runs,
+            }),
+        }
+    }
+
+    pub(crate) fn merge(&self, disk: &mut Disk, names: &mut u64) -> TaskEvent {
+        let record = self.machine.record();
+        let mut merged = Vec::new();
+        for (partition, sink) in record.read.segments() {
+            let rows: Vec<Row> = record
+                .runs
+                .iter()
+                .filter(|run| run.segment == sink.segment)
+                .flat_map(|run| disk.files.get(&run.file).cloned().unwrap_or_default())
+                .collect();
+            *names += 1;
+            let file = format!("merged-{names}");
+            merged.push(MergedSegment {
+                partition,
+                segment: sink.segment.clone(),
+                file: file.clone(),
+                bytes: rows.len() as u64,
+                sha256: file.clone(),
+                rows: rows.len() as u64,
+                input_rows: sink.rows,
+                first: sink.first,
+                end: sink.end,
+                writer_version: String::new(),
+                unknown: Unknown::new(),
+            });
+            disk.files.insert(file, rows);
+        }
+        TaskEvent::Merged(merged)
+    }
+
+    /// Is every file of the record there? Files that no record names are removed.
+    pub(crate) fn open(&self, disk: &mut Disk) -> TaskEvent {
+        let record = self.machine.record();
+        let merged = record.merged.iter().flatten();
+        let known: Vec<&String> = record
+            .runs
+            .iter()
+            .map(|run| &run.file)
+            .chain(merged.clone().map(|segment| &segment.file))
+            .collect();
+        disk.files.retain(|file, _| known.contains(&file));
+        let missing = |file: &String| !disk.files.contains_key(file);
+        let state = if let Some(run) = record.runs.iter().find(|run| missing(&run.file)) {
+            LocalState::Lost(run.file.clone())
+        } else if merged.clone().any(|segment| missing(&segment.file)) {
+            LocalState::MergedLost
+        } else {
+            LocalState::Intact
+        };
+        TaskEvent::Opened(state)
+    }
+
+    /// The publish of what is durable.
+    pub(crate) fn publish(record: &TaskRecord) -> Publish {
+        let assignment = &record.assignment;
+        let stream = StreamId {
+            topic: assignment.stream.topic.clone(),
+            cluster: assignment.stream.cluster_id.clone(),
+            incarnation: assignment.stream.topic_id.clone(),
+        };
+        let segments = record
+            .merged
+            .iter()
+            .flatten()
+            .filter_map(|merged| {
+                let staged = record.staged_object(&merged.segment)?;
+                Some(SegmentFile {
+                    id: merged.segment.clone(),
+                    sequence: record.sequence_name(merged.partition),
+                    key: staged.key.clone(),
+                    size_bytes: staged.bytes,
+                    sha256: staged.sha256.clone(),
+                    rows: merged.rows,
+                    input_rows: merged.input_rows,
+                    first_offsets: std::iter::once((merged.partition, merged.first)).collect(),
+                    end_offsets: std::iter::once((merged.partition, merged.end)).collect(),
+                    writer_version: String::new(),
+                })
+            })
+            .collect();
+        Publish {
+            request: PublishRequest {
+                supervisor: assignment.supervisor.clone(),
+                group: assignment.group.clone(),
+                base: assignment.base_sequence_name.clone(),
+                generation: assignment.generation,
+                token: assignment.token.clone(),
+                mode: GroupMode::Legacy,
+                stream,
+                sequences: record.sequences(),
+                segments,
+            },
+        }
+    }
+
+    /// Reads one record of one partition; `Ok(None)` when nothing can be read now, `Err` when no segment could be
+    /// allocated.
+    pub(crate) fn read_one(
+        &mut self,
+        log: &Log,
+        catalog: &mut Catalog,
+        publisher_is_up: bool,
+        now: TimestampMillis,
+        choice: usize,
+    ) -> Option<TaskEvent> {
+        let partitions: Vec<(PartitionId, Offset)> = self.read.next.iter().collect();
+        for turn in 0..partitions.len() {
+            let (partition, next) = partitions[(choice + turn) % partitions.len()];
+            let end = self.until.as_ref().and_then(|end| end.get(partition));
+            if end.is_some_and(|end| next >= end) {
+                continue;
+            }
+            let last = log.end(partition);
+            let found = (next.0..last.0)
+                .map(Offset)
+                .find(|offset| log.at(partition, *offset) != Some(Record::Gap));
+            let seen = found.map_or(Seen::EndOfLog(last), Seen::Record);
+            let (next, taken) = match progress(next, end, seen) {
+                Progress::Take { next } => (next, found),
+                Progress::Moved { next } | Progress::Complete { next, .. } => (next, None),
+                Progress::Behind | Progress::Same | Progress::Expired { .. } => continue,
+            };
+            if let Some(offset) = taken
+                && !self.take(partition, offset, log, catalog, publisher_is_up, now)
+            {
+                continue;
+            }
+            self.read.next.insert(partition, next);
+            return Some(TaskEvent::ReadUpTo(self.read.next.clone()));
+        }
+        None
+    }
+
+    fn take(
+        &mut self,
+        partition: PartitionId,
+        offset: Offset,
+        log: &Log,
+        catalog: &mut Catalog,
+        publisher_is_up: bool,
+        now: TimestampMillis,
+    ) -> bool {
+        match log.at(partition, offset) {
+            Some(Record::Row { hour }) => {
+                let time = TimestampMillis(hour * HOUR + 1);
+                let key = loop {
+                    match self.sinks.route(partition, time) {
+                        Route::To(key) => break key,
+                        Route::Allocate(request) => {
+                            let record = self.machine.record();
+                            let name = record.sequence_name(partition);
+                            let generation = record.assignment.generation;
+                            let previous = request.previous.as_ref();
+                            let id = publisher_is_up
+                                .then(|| catalog.allocate(&name, previous, time, generation, now))
+                                .flatten();
+                            let Some(id) = id else {
+                                return false;
+                            };
+                            self.sinks.open(partition, id, offset);
+                        }
+                    }
+                };
+                self.sinks.take(key, offset);
+                if let Some(segment) = self.sinks.segment(key).cloned() {
+                    self.memory
+                        .entry((partition, segment, key.ordinal))
+                        .or_default()
+                        .push((partition, offset));
+                }
+                self.read.counts.accepted += 1;
+            }
+            Some(Record::Unparseable) => self.read.counts.unparseable += 1,
+            Some(Record::Tombstone) => self.read.counts.tombstones += 1,
+            Some(Record::Gap) | None => {}
+        }
+        true
+    }
+
+    pub(crate) fn rows_in_memory(&self) -> usize {
+        self.memory.values().map(Vec::len).sum()
+    }
+
+    /// True when the record is one more than what is safe to lose: I9 for a published segment that is not served.
+    pub(crate) fn drops_unserved(&self, catalog: &Catalog) -> Option<SegmentId> {
+        let record = self.machine.record();
+        let ended = record.ended.as_ref()?;
+        let published = record.published.as_ref()?;
+        if ended.ending != Ending::Published || !record.alert.is_empty() {
+            return None;
+        }
+        published
+            .segments
+            .iter()
+            .find(|segment| !catalog.is_served(segment))
+            .cloned()
+    }
+}
+
+/// Small, so that segments are moved out all the time.
+const MAX_ROWS: u64 = 7;
+
+/// One runner.
+#[derive(Debug, Default)]
+pub(crate) struct Runner {
+    pub(crate) up: bool,
+    /// Number of its process life; what was sent to an earlier one is not for this one.
+    pub(crate) life: u64,
+    pub(crate) tasks: BTreeMap<TaskId, Task>,
+    pub(crate) disks: BTreeMap<TaskId, Disk>,
+}
+
+impl Runner {
+    /// Every task whose record is readable is restored.
+    pub(crate) fn restart(&mut self) {
+        self.up = true;
+        self.life += 1;
+        for (id, disk) in &self.disks {
+            let Some(record) = disk
+                .record
+                .as_ref()
+                .and_then(|text| serde_json::from_str::<TaskRecord>(text).ok())
+            else {
+                continue;
+            };
+            let (machine, actions) = TaskMachine::restore(record, SETTINGS);
+            self.tasks.insert(id.clone(), Task::new(machine, actions, None));
+        }
+        self.disks.retain(|_, disk| disk.record.is_some());
+    }
+
+    pub(crate) fn crash(&mut self) {
+        self.up = false;
+        self.life += 1;
+        self.tasks.clear();
+    }
+
+    pub(crate) fn occupied(&self) -> u32 {
+        self.tasks
+            .values()
+            .filter(|task| !matches!(task.machine.life(), Life::Ended(_)))
+            .count() as u32
+    }
+}
+
+/// What a call to a task is answered with.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) enum Said {
+    Answer(Answer),
+    Refused(String),
+    Unknown,
+}
