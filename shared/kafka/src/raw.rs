@@ -57,11 +57,39 @@ impl Drop for Queue {
     }
 }
 
+/// The queue of errors and log lines, kept apart from the records for as long as this lives: the batch call would
+/// swallow errors that arrive among records. Closing a client expects the two joined again.
+struct Events {
+    queue: Queue,
+    client: *mut c::rd_kafka_t,
+}
+
+impl Events {
+    /// `None` when the client has no such queue.
+    ///
+    /// # Safety
+    /// `client` is a live consumer that outlives the result.
+    unsafe fn apart(client: *mut c::rd_kafka_t) -> Option<Self> {
+        // SAFETY: a live handle (the caller's promise); the call gives a counted reference or null.
+        let queue = Queue(NonNull::new(unsafe { c::rd_kafka_queue_get_main(client) })?);
+        // SAFETY: a live queue; null ends its forwarding.
+        unsafe { c::rd_kafka_queue_forward(queue.0.as_ptr(), ptr::null_mut()) };
+        Some(Self { queue, client })
+    }
+}
+
+impl Drop for Events {
+    fn drop(&mut self) {
+        // SAFETY: the client is still live (promise of `apart`).
+        unsafe { c::rd_kafka_poll_set_consumer(self.client) };
+    }
+}
+
 /// A consumer with its two queues. Not `Send`: it lives and dies on the reader's thread. Fields drop in order, so
 /// the queue references go before the client.
 pub(crate) struct RawConsumer {
     records: Queue,
-    events: Queue,
+    events: Events,
     messages: Vec<*mut c::rd_kafka_message_t>,
     consumer: BaseConsumer<Quiet>,
 }
@@ -72,11 +100,8 @@ impl RawConsumer {
         let client = consumer.client().native_ptr();
         // SAFETY: `client` is a live handle; both calls give a counted reference or null.
         let records = Queue(NonNull::new(unsafe { c::rd_kafka_queue_get_consumer(client) })?);
-        // SAFETY: as above.
-        let events = Queue(NonNull::new(unsafe { c::rd_kafka_queue_get_main(client) })?);
-        // SAFETY: both are live queues. The crate forwards the main queue to the consumer's; the batch call below
-        // would swallow errors that arrive there, so they are kept apart again.
-        unsafe { c::rd_kafka_queue_forward(events.0.as_ptr(), ptr::null_mut()) };
+        // SAFETY: `consumer` stands behind `events` in the result, so it outlives it.
+        let events = unsafe { Events::apart(client) }?;
         Some(Self {
             records,
             events,
@@ -132,7 +157,9 @@ impl RawConsumer {
     fn poll_events(&mut self, each: &mut impl FnMut(Delivered<'_>)) -> usize {
         let mut count = 0;
         // SAFETY: a live queue; the event is ours until `Event` drops it.
-        while let Some(event) = NonNull::new(unsafe { c::rd_kafka_queue_poll(self.events.0.as_ptr(), 0) }) {
+        while let Some(event) =
+            NonNull::new(unsafe { c::rd_kafka_queue_poll(self.events.queue.0.as_ptr(), 0) })
+        {
             if let Some(failed) = Event(event).read() {
                 each(failed);
                 count += 1;

@@ -1,0 +1,40 @@
+//! The command line and the all-in-one process, as a library so that scenarios can use their parts.
+//!
+//! Owns: how a person talks to Tidegate, the generator of wiki edits, the quickstart. Every command but `serve` and
+//! `quickstart` is a client of the public gRPC API and nothing else.
+//! Must never: reach behind that API for what it shows.
+
+pub mod cli;
+mod client;
+mod commands;
+mod failure;
+pub mod generator;
+mod plain_json;
+mod report;
+mod views;
+mod words;
+
+pub use client::Coordinator;
+pub use commands::Outcome;
+pub use failure::Failure;
+pub use plain_json::plain_json;
+
+use cli::{Cli, Command};
+
+/// Runs one command to its end. What it prints goes to standard output; a failure is for the caller to print.
+pub async fn run(cli: Cli) -> Result<Outcome, Failure> {
+    let Cli {
+        output,
+        server,
+        command,
+    } = cli;
+    match command {
+        Command::Supervisor(command) => {
+            commands::supervisor(Coordinator::at(&server)?, output, command).await
+        }
+        Command::Task(command) => commands::task(Coordinator::at(&server)?, output, command).await,
+        Command::Segment(command) => commands::segment(Coordinator::at(&server)?, output, command).await,
+        Command::Runner(command) => commands::runner(Coordinator::at(&server)?, output, command).await,
+        Command::Health { address } => commands::health(output, address).await,
+    }
+}

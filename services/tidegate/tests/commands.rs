@@ -1,0 +1,302 @@
+//! The binary against a coordinator that answers as its protocol says.
+
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test file; helpers are outside #[test]"
+)]
+
+use std::process::{Command, Output, Stdio};
+use std::sync::{Arc, Mutex};
+use std::time::Duration;
+
+use tidegate_rpc::coordinator::v1::supervisor_service_server::SupervisorService;
+use tidegate_rpc::coordinator::v1::{self as api, SupervisorState, SupervisorSummary};
+use tidegate_rpc::status::RpcError;
+use tidegate_rpc::types::v1::{Interval, Segment, SegmentId};
+use tonic::{Request, Response, Status};
+
+/// Answers from a script and remembers what it was asked.
+#[derive(Default)]
+struct Scripted {
+    submitted: Mutex<Vec<String>>,
+    resets: Mutex<Vec<api::ResetRequest>>,
+}
+
+fn summary(state: i32) -> SupervisorSummary {
+    SupervisorSummary {
+        supervisor_id: "wiki".into(),
+        data_source: "wiki".into(),
+        state,
+        version: 3,
+        topic: "edits".into(),
+    }
+}
+
+fn status(state: i32) -> api::StatusResponse {
+    api::StatusResponse {
+        supervisor: Some(summary(state)),
+        ..api::StatusResponse::default()
+    }
+}
+
+type Answer<T> = Result<Response<T>, Status>;
+
+#[tonic::async_trait]
+impl SupervisorService for Scripted {
+    async fn submit(&self, request: Request<api::SubmitRequest>) -> Answer<api::SubmitResponse> {
+        let spec = request.into_inner().spec_json;
+        self.submitted.lock().unwrap().push(spec.clone());
+        if spec.contains("bad") {
+            let fields = vec![(
+                "spec.ioConfig.taskCount".to_owned(),
+                "must be at least 1".to_owned(),
+            )];
+            return Err(RpcError::InvalidArgument("the spec has 1 error".into(), fields).into());
+        }
+        let answer = api::SubmitResponse {
+            supervisor_id: "wiki".into(),
+            version: 3,
+            changed: true,
+            ..api::SubmitResponse::default()
+        };
+        Ok(Response::new(answer))
+    }
+    async fn validate(&self, _: Request<api::ValidateRequest>) -> Answer<api::ValidateResponse> {
+        let error = api::SpecIssue {
+            path: "spec.x".into(),
+            message: "unknown".into(),
+            line: 2,
+            column: 5,
+        };
+        Ok(Response::new(api::ValidateResponse {
+            errors: vec![error],
+            warnings: vec![],
+        }))
+    }
+    async fn get(&self, _: Request<api::GetRequest>) -> Answer<api::GetResponse> {
+        Err(RpcError::NotFound("no supervisor \"gone\"; tidegate supervisor list shows them".into()).into())
+    }
+    async fn list(&self, _: Request<api::ListRequest>) -> Answer<api::ListResponse> {
+        let supervisors = vec![summary(SupervisorState::Running as i32), summary(99)];
+        Ok(Response::new(api::ListResponse { supervisors }))
+    }
+    async fn status(&self, _: Request<api::StatusRequest>) -> Answer<api::StatusResponse> {
+        Ok(Response::new(status(SupervisorState::Running as i32)))
+    }
+    async fn suspend(&self, _: Request<api::SuspendRequest>) -> Answer<api::StatusResponse> {
+        Ok(Response::new(status(SupervisorState::Suspended as i32)))
+    }
+    async fn resume(&self, _: Request<api::ResumeRequest>) -> Answer<api::StatusResponse> {
+        Err(RpcError::Unavailable("starting".into(), Duration::from_secs(2)).into())
+    }
+    async fn terminate(&self, _: Request<api::TerminateRequest>) -> Answer<api::StatusResponse> {
+        Ok(Response::new(status(SupervisorState::Terminated as i32)))
+    }
+    async fn reset(&self, request: Request<api::ResetRequest>) -> Answer<api::StatusResponse> {
+        self.resets.lock().unwrap().push(request.into_inner());
+        Ok(Response::new(status(SupervisorState::Running as i32)))
+    }
+    async fn history(&self, _: Request<api::HistoryRequest>) -> Answer<api::HistoryResponse> {
+        Ok(Response::new(api::HistoryResponse::default()))
+    }
+    async fn list_tasks(&self, _: Request<api::ListTasksRequest>) -> Answer<api::ListTasksResponse> {
+        Ok(Response::new(api::ListTasksResponse::default()))
+    }
+    async fn list_segments(
+        &self,
+        request: Request<api::ListSegmentsRequest>,
+    ) -> Answer<api::ListSegmentsResponse> {
+        // Two pages.
+        let first = request.into_inner().page_token.is_empty();
+        let id = SegmentId {
+            data_source: "wiki".into(),
+            interval: Some(Interval {
+                start_millis: 0,
+                end_millis: 3_600_000,
+            }),
+            version: "v".into(),
+            partition_num: u32::from(!first),
+        };
+        let segment = Segment {
+            id: Some(id),
+            rows: 9_007_199_254_740_993,
+            ..Segment::default()
+        };
+        let segments = vec![api::SegmentInfo {
+            segment: Some(segment),
+            ..api::SegmentInfo::default()
+        }];
+        let next_page_token = if first { "more".into() } else { String::new() };
+        Ok(Response::new(api::ListSegmentsResponse {
+            segments,
+            next_page_token,
+        }))
+    }
+    async fn list_runners(&self, _: Request<api::ListRunnersRequest>) -> Answer<api::ListRunnersResponse> {
+        Ok(Response::new(api::ListRunnersResponse::default()))
+    }
+}
+
+async fn serve() -> (String, Arc<Scripted>) {
+    let scripted = Arc::new(Scripted::default());
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = tidegate_rpc::clients::supervisor_server(scripted.clone());
+    let routes = tonic::service::Routes::new(server);
+    tokio::spawn(async move {
+        let health = tidegate_rpc::health::Health::new();
+        let drain = Duration::from_secs(1);
+        tidegate_rpc::server::serve(listener, routes, &health, drain, std::future::pending()).await
+    });
+    (address, scripted)
+}
+
+async fn tidegate(server: &str, arguments: &[&str], input: &str) -> (Output, String, String) {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
+    command.args(arguments).env("TIDEGATE_SERVER", server);
+    command
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped());
+    let input = input.to_owned();
+    let output = tokio::task::spawn_blocking(move || {
+        use std::io::Write as _;
+        let mut child = command.spawn().unwrap();
+        child.stdin.take().unwrap().write_all(input.as_bytes()).unwrap();
+        child.wait_with_output().unwrap()
+    })
+    .await
+    .unwrap();
+    let (out, err) = (
+        String::from_utf8(output.stdout.clone()),
+        String::from_utf8(output.stderr.clone()),
+    );
+    (output, out.unwrap(), err.unwrap())
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_spec_with_comments_is_submitted_as_plain_json() {
+    let (server, scripted) = serve().await;
+    let (output, out, _) = tidegate(
+        &server,
+        &["supervisor", "submit", "-"],
+        "{ // one\n \"type\": \"kafka\", }",
+    )
+    .await;
+    assert!(output.status.success());
+    assert_eq!(out, "supervisor wiki runs with version 3 of its spec\n");
+    let sent: serde_json::Value = serde_json::from_str(&scripted.submitted.lock().unwrap()[0]).unwrap();
+    assert_eq!(sent, serde_json::json!({"type": "kafka"}));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_refused_spec_is_told_field_by_field_and_the_status_says_so() {
+    let (server, _) = serve().await;
+    let (output, out, err) = tidegate(&server, &["supervisor", "submit", "-"], "{\"bad\": 1}").await;
+    assert_eq!((output.status.code(), out.as_str()), (Some(1), ""));
+    assert_eq!(
+        err,
+        "error: the spec has 1 error (INVALID_ARGUMENT)\n  spec.ioConfig.taskCount: must be at least 1\n"
+    );
+    let (output, _, err) = tidegate(
+        &server,
+        &["supervisor", "submit", "-", "--output", "json"],
+        "{\"bad\": 1}",
+    )
+    .await;
+    assert_eq!(output.status.code(), Some(1));
+    let told: serde_json::Value = serde_json::from_str(&err).unwrap();
+    assert_eq!(told["error"]["code"], "INVALID_ARGUMENT");
+    assert_eq!(told["error"]["fields"][0]["path"], "spec.ioConfig.taskCount");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_invalid_spec_is_an_answer_and_a_bad_exit_status() {
+    let (server, _) = serve().await;
+    let (output, out, err) = tidegate(&server, &["supervisor", "validate", "-"], "{}").await;
+    assert_eq!((output.status.code(), err.as_str()), (Some(1), ""));
+    assert!(out.contains("spec.x: unknown (line 2, column 5)"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn lists_are_read_to_their_last_page_and_numbers_stay_exact() {
+    let (server, _) = serve().await;
+    let (_, out, _) = tidegate(&server, &["segment", "list", "--output", "json"], "").await;
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    let numbers: Vec<_> = told["segments"]
+        .as_array()
+        .unwrap()
+        .iter()
+        .map(|s| s["partition_num"].clone())
+        .collect();
+    assert_eq!(numbers, [0, 1]);
+    assert_eq!(told["segments"][0]["rows"].as_u64(), Some(9_007_199_254_740_993));
+    assert_eq!(
+        told["segments"][0]["interval"],
+        "1970-01-01T00:00:00.000Z/1970-01-01T01:00:00.000Z"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn b62_a_state_of_a_newer_coordinator_is_shown_as_a_number() {
+    let (server, _) = serve().await;
+    let (output, out, _) = tidegate(&server, &["supervisor", "list"], "").await;
+    assert!(output.status.success());
+    assert!(out.contains("running") && out.contains("unknown (99)"), "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_names_only_what_was_asked_for() {
+    let (server, scripted) = serve().await;
+    let arguments = [
+        "supervisor",
+        "reset",
+        "wiki",
+        "--offset",
+        "2=15",
+        "--partition",
+        "0",
+        "--why",
+        "test",
+    ];
+    assert!(tidegate(&server, &arguments, "").await.0.status.success());
+    let request = scripted.resets.lock().unwrap().remove(0);
+    assert_eq!((request.partitions, request.why.as_str()), (vec![0, 2], "test"));
+    let offset = request.offsets.unwrap().offsets.remove(0);
+    assert_eq!((offset.partition, offset.offset), (2, 15));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_went_wrong_is_one_line_that_says_what_to_do() {
+    let (server, _) = serve().await;
+    let (_, _, err) = tidegate(&server, &["supervisor", "get", "gone"], "").await;
+    assert_eq!(
+        err,
+        "error: no supervisor \"gone\"; tidegate supervisor list shows them (NOT_FOUND)\n"
+    );
+    let (_, _, err) = tidegate(&server, &["supervisor", "resume", "wiki"], "").await;
+    assert_eq!(err, "error: starting (UNAVAILABLE)\n  try again in 2s\n");
+    let (output, _, err) = tidegate("http://127.0.0.1:1", &["task", "list"], "").await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        err.contains("http://127.0.0.1:1") && err.contains("--server"),
+        "{err}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn health_is_an_exit_status() {
+    let (server, _) = serve().await;
+    let (output, out, _) = tidegate("unused", &["health", &server], "").await;
+    assert!(output.status.success());
+    assert_eq!(out, format!("{server}: serving\n"));
+    assert_eq!(
+        tidegate("unused", &["health", "http://127.0.0.1:1"], "")
+            .await
+            .0
+            .status
+            .code(),
+        Some(1)
+    );
+}
