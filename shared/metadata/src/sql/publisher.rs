@@ -180,8 +180,13 @@ async fn lock_supervisor<C: ConnectionTrait>(tx: &C, supervisor: &SupervisorId) 
     Ok(Generation(row.map_or(0, |row| row.generation.unsigned_abs())))
 }
 
-/// Refuses a lower epoch than the highest seen, and raises the fence to this one.
+/// Refuses a lower epoch than the highest seen, and raises the fence to this one. The row is locked until the
+/// transaction ends: what an old coordinator writes is written before a new one raises the fence, or not at all.
 async fn fence<C: ConnectionTrait>(tx: &C, given: Epoch) -> Body<()> {
+    coordinator_epoch::Entity::find_by_id(1)
+        .lock_exclusive()
+        .one(tx)
+        .await?;
     let held = observe(tx, given).await?;
     if given < held {
         refuse(Refusal::StaleEpoch { held, given })
