@@ -1,5 +1,6 @@
 //! A column of the in-memory index.
 
+use std::cell::{Cell, OnceCell};
 use std::cmp::Ordering;
 
 use tidegate_decode::{ColumnKind, Value};
@@ -53,7 +54,7 @@ impl Column {
     pub(crate) fn push(&mut self, value: Value<'_>) {
         match (self, value) {
             (Self::Text { codes, values }, Value::Text(text) | Value::Json(text)) => {
-                codes.push(values.code(text))
+                codes.push(values.code(text));
             }
             (Self::Text { codes, .. }, Value::Null | Value::Long(_) | Value::Double(_)) => codes.push(NULL),
             (Self::Long { values, valid }, Value::Long(value)) => {
@@ -119,7 +120,9 @@ impl Column {
         match self {
             Self::Text { codes, values } => Order::Text {
                 codes,
-                ranks: values.ranks(),
+                values,
+                ranks: OnceCell::new(),
+                compared: Cell::new(0),
             },
             Self::Long { values, valid } => Order::Long { values, valid },
             Self::Double { values, valid } => Order::Double { values, valid },
@@ -129,16 +132,44 @@ impl Column {
 
 /// See [`Column::order`].
 pub(crate) enum Order<'c> {
-    Text { codes: &'c [u32], ranks: Vec<u32> },
-    Long { values: &'c [i64], valid: &'c [bool] },
-    Double { values: &'c [f64], valid: &'c [bool] },
+    Text {
+        codes: &'c [u32],
+        values: &'c Dictionary,
+        /// Ranks cost a sort of all values. Time decides mostly, so they are made only once more texts have been
+        /// compared than there are.
+        ranks: OnceCell<Vec<u32>>,
+        compared: Cell<usize>,
+    },
+    Long {
+        values: &'c [i64],
+        valid: &'c [bool],
+    },
+    Double {
+        values: &'c [f64],
+        valid: &'c [bool],
+    },
 }
 
 impl Order<'_> {
     #[inline]
     pub(crate) fn compare(&self, a: usize, b: usize) -> Ordering {
         match self {
-            Self::Text { codes, ranks } => ranks[codes[a] as usize].cmp(&ranks[codes[b] as usize]),
+            Self::Text {
+                codes,
+                values,
+                ranks,
+                compared,
+            } => {
+                let (a, b) = (codes[a], codes[b]);
+                if a == b {
+                    return Ordering::Equal;
+                }
+                if ranks.get().is_none() && compared.replace(compared.get() + 1) < values.len() {
+                    return values.compare(a, b);
+                }
+                let ranks = ranks.get_or_init(|| values.ranks());
+                ranks[a as usize].cmp(&ranks[b as usize])
+            }
             Self::Long { values, valid } => valid[a].cmp(&valid[b]).then_with(|| values[a].cmp(&values[b])),
             Self::Double { values, valid } => valid[a]
                 .cmp(&valid[b])

@@ -98,15 +98,14 @@ impl Index {
         if self.by_number.len() <= number {
             self.by_number.resize(number + 1, None);
         }
-        let place = match self.by_number[number] {
-            Some(place) => place,
-            None => {
-                let place = self.rows.discovered.len();
-                self.rows.discovered.push(Column::text());
-                self.rows.names.insert(name.to_owned(), place);
-                self.by_number[number] = Some(place);
-                place
-            }
+        let place = if let Some(place) = self.by_number[number] {
+            place
+        } else {
+            let place = self.rows.discovered.len();
+            self.rows.discovered.push(Column::text());
+            self.rows.names.insert(name.to_owned(), place);
+            self.by_number[number] = Some(place);
+            place
         };
         let before = self.rows.times.len() - 1;
         let column = &mut self.rows.discovered[place];

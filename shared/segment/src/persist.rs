@@ -81,8 +81,10 @@ fn sorted(run: &MemRun) -> Vec<u32> {
         .map(Column::order)
         .collect();
     let mut order: Vec<(i64, u32)> = rows.times.iter().copied().zip(0..).collect();
-    order.sort_unstable_by(|(time, a), (other, b)| {
-        time.cmp(other).then_with(|| {
+    // Time mostly decides; what is left are short stretches of equal time (long ones with a query granularity).
+    order.sort_unstable();
+    for same_time in order.chunk_by_mut(|(a, _), (b, _)| a == b) {
+        same_time.sort_unstable_by(|(_, a), (_, b)| {
             let (a, b) = (*a as usize, *b as usize);
             orders
                 .iter()
@@ -91,8 +93,8 @@ fn sorted(run: &MemRun) -> Vec<u32> {
                 .unwrap_or_else(|| {
                     (rows.partitions[a], rows.offsets[a]).cmp(&(rows.partitions[b], rows.offsets[b]))
                 })
-        })
-    });
+        });
+    }
     order.into_iter().map(|(_, row)| row).collect()
 }
 
@@ -158,7 +160,8 @@ fn array(column: &Column, order: &[u32]) -> ArrayRef {
     let rows = order.iter().map(|row| *row as usize);
     match column {
         Column::Text { codes, values } => {
-            let mut builder = StringBuilder::with_capacity(order.len(), order.len() * 8);
+            let bytes = rows.clone().map(|row| values.length(codes[row])).sum();
+            let mut builder = StringBuilder::with_capacity(order.len(), bytes);
             rows.for_each(|row| builder.append_option(values.value(codes[row])));
             Arc::new(builder.finish())
         }

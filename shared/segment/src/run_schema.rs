@@ -137,12 +137,6 @@ impl RunSchema {
         self.layout.dimensions().count() + self.found.len()
     }
 
-    /// Positions of the columns that rows are sorted by: time, dimensions, partition, offset.
-    pub(crate) fn sort_columns(&self) -> Vec<usize> {
-        let last = self.arrow.fields().len();
-        (0..=self.dimensions()).chain([last - 2, last - 1]).collect()
-    }
-
     /// Metrics with their positions.
     pub(crate) fn metrics(&self) -> impl Iterator<Item = (usize, MetricKind)> + '_ {
         let first = 1 + self.dimensions();

@@ -1,5 +1,11 @@
 //! Rows in, Parquet out: values are compared with what a plain reading of the same rows gives.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test file; helpers are outside #[test]"
+)]
+
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 
@@ -283,6 +289,55 @@ fn roll_up_over_many_chunks_counts_every_row_once() {
     }
 }
 
+/// Few cells of many rows: they cross chunks, and batches are let go of while a cell is under way. Dimensions of
+/// every type decide the order, with null first and -0.0 before 0.0.
+#[test]
+fn roll_up_of_many_rows_to_few_cells_is_the_same_whatever_the_spills() {
+    let schema = schema(
+        &[
+            ("d", DimensionKind::Double),
+            ("l", DimensionKind::Long),
+            ("s", DimensionKind::String),
+        ],
+        &[("count", MetricKind::Count), ("sum", MetricKind::DoubleSum)],
+        true,
+    );
+    let doubles = ["null", "-1.5", "-0.0", "0.0", "2.5"];
+    let longs = ["null", "-7", "7"];
+    let texts = ["null", "\"\"", "\"a\"", "\"Ł\""];
+    // Places in the lists above are places in the order.
+    let cells = doubles.len() * longs.len() * texts.len();
+    let records: Vec<String> = (0..240_000)
+        .map(|n: usize| {
+            let cell = n * 7 % cells;
+            format!(
+                r#"{{"time":0,"d":{},"l":{},"s":{},"sum":0.1}}"#,
+                doubles[cell / 12],
+                longs[cell / 4 % 3],
+                texts[cell % 4]
+            )
+        })
+        .collect();
+    let sum = (1..4_000).fold(0.1, |sum, _| sum + 0.1);
+    let shown = |written: &str| {
+        if written == "null" {
+            "∅".to_owned()
+        } else {
+            written.trim_matches('"').to_owned()
+        }
+    };
+    let expected: Vec<String> = (0..cells)
+        .map(|cell| {
+            let (d, l, s) = (doubles[cell / 12], longs[cell / 4 % 3], texts[cell % 4]);
+            format!("0|{}|{}|{}|4000|{sum:?}", shown(d), shown(l), shown(s))
+        })
+        .collect();
+    for (spill, fan_in) in [(1_000_000, 16), (50_000, 16), (30_000, 3)] {
+        let (batches, _) = segment(&schema, &records, spill, fan_in);
+        assert_eq!(rows(&batches), expected, "spill {spill}, fan-in {fan_in}");
+    }
+}
+
 #[test]
 fn b06_what_was_accepted_can_be_sealed_and_reads_back_equal() {
     let schema = schema(
@@ -458,7 +513,7 @@ fn b56_any_changed_byte_of_a_run_is_found() {
     .unwrap();
     let mut index = Index::new(decoder.layout().clone());
     decoder.decode(Some(&mut edits(1)[0].clone().into_bytes()), |row| {
-        index.append(PartitionId(0), Offset(0), &row)
+        index.append(PartitionId(0), Offset(0), &row);
     });
     let path = folder.path().join("run");
     let info = persist(&index.take(), &path).unwrap();
@@ -501,7 +556,7 @@ fn b69_accounted_bytes_are_within_a_quarter_of_the_data() {
     for n in 0..rows {
         let mut bytes = format!(r#"{{"time":{n},"user":"user number {n:020}","n":{n}}}"#).into_bytes();
         decoder.decode(Some(&mut bytes), |row| {
-            index.append(PartitionId(0), Offset(n), &row)
+            index.append(PartitionId(0), Offset(n), &row);
         });
     }
     // Time, offset, number: 8 each; partition and code: 4 each; a flag; a text of 32 bytes with its end and table entry.
