@@ -13,6 +13,8 @@ pub(crate) enum Slot {
     Null,
     Long(i64),
     Double(f64),
+    /// A truth value as text.
+    Truth(bool),
     /// The string node at this position.
     Node(u32),
     /// A piece of the scratch text.
@@ -78,6 +80,7 @@ fn text(nodes: &[Node<'_>], at: usize, multi: MultiValueHandling, scratch: &mut 
     match nodes.get(at) {
         None | Some(Node::Static(StaticNode::Null)) => Slot::Null,
         Some(Node::String(_)) => Slot::Node(at as u32),
+        Some(Node::Static(StaticNode::Bool(value))) => Slot::Truth(*value),
         Some(Node::Static(value)) => {
             let (start, end) = scratch.made(|out| json_text::scalar(*value, out));
             Slot::Scratch { start, end }
@@ -211,7 +214,6 @@ fn double(node: Option<&Node<'_>>) -> Result<Slot, Reason> {
 /// are JSON. `None` = not a dimension of this row.
 pub(crate) fn discovered(nodes: &[Node<'_>], at: usize, typed: bool, scratch: &mut Scratch) -> Option<Slot> {
     match nodes.get(at)? {
-        Node::Static(StaticNode::Null) => None,
         Node::Static(StaticNode::I64(value)) if typed => Some(Slot::Long(*value)),
         Node::Static(StaticNode::U64(value)) if typed && i64::try_from(*value).is_ok() => {
             Some(Slot::Long(*value as i64))
@@ -224,7 +226,7 @@ pub(crate) fn discovered(nodes: &[Node<'_>], at: usize, typed: bool, scratch: &m
             });
             Some(Slot::Json { start, end })
         }
-        Node::Object { .. } => None,
+        Node::Static(StaticNode::Null) | Node::Object { .. } => None,
         Node::Array { .. } | Node::String(_) | Node::Static(_) => {
             Some(text(nodes, at, MultiValueHandling::SortedArray, scratch)).filter(|slot| *slot != Slot::Null)
         }

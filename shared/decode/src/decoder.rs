@@ -133,6 +133,8 @@ impl<'r> Row<'r> {
             Slot::Null => Value::Null,
             Slot::Long(value) => Value::Long(value),
             Slot::Double(value) => Value::Double(value),
+            Slot::Truth(true) => Value::Text("true"),
+            Slot::Truth(false) => Value::Text("false"),
             Slot::Node(at) => match self.nodes.get(at as usize) {
                 Some(Node::String(text)) => Value::Text(text),
                 _ => Value::Null,
@@ -247,7 +249,7 @@ impl Decoder {
     fn record(&mut self, nodes: &[Node<'_>], take: impl FnOnce(Row<'_>)) -> Outcome {
         match nodes.first() {
             Some(Node::Object { .. }) => {}
-            Some(Node::Static(StaticNode::Null)) | Some(Node::Array { len: 0, .. }) | None => {
+            Some(Node::Static(StaticNode::Null) | Node::Array { len: 0, .. }) | None => {
                 return Outcome::Empty;
             }
             Some(Node::Array { .. }) => return unparseable("", "a list, not an object".to_owned()),

@@ -22,7 +22,7 @@ pub(crate) enum Key {
 
 #[derive(Debug)]
 pub(crate) struct Fields {
-    fields: Table,
+    wanted: Table,
     /// Names of discovered dimensions, in order of discovery.
     pub(crate) found: Vec<Box<str>>,
     found_table: Table,
@@ -34,7 +34,7 @@ pub(crate) struct Fields {
 impl Fields {
     pub(crate) fn new(discover: bool, excluded: BTreeSet<String>) -> Self {
         Self {
-            fields: Table::default(),
+            wanted: Table::default(),
             found: Vec::new(),
             found_table: Table::default(),
             discover,
@@ -45,12 +45,12 @@ impl Fields {
 
     /// The number of a field; the same name has one number.
     pub(crate) fn number(&mut self, name: &str) -> u32 {
-        let next = u32::try_from(self.fields.len()).unwrap_or(u32::MAX);
-        *self.fields.entry(name.into()).or_insert(next)
+        let next = u32::try_from(self.wanted.len()).unwrap_or(u32::MAX);
+        *self.wanted.entry(name.into()).or_insert(next)
     }
 
     pub(crate) fn len(&self) -> usize {
-        self.fields.len()
+        self.wanted.len()
     }
 
     /// What the `position`-th key of a record stands for.
@@ -60,7 +60,7 @@ impl Fields {
         {
             return *kind;
         }
-        let kind = if let Some(field) = self.fields.get(key) {
+        let kind = if let Some(field) = self.wanted.get(key) {
             Key::Field(*field)
         } else if !self.discover || self.excluded.contains(key) {
             Key::Unwanted

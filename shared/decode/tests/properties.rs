@@ -1,5 +1,11 @@
 //! No bytes make it panic, and what it reads is what an independent parser reads.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test file; helpers are outside #[test]"
+)]
+
 mod support;
 
 use proptest::prelude::*;

@@ -1,5 +1,11 @@
 //! What people hit in this field, each as a test of its whole kind.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test file; helpers are outside #[test]"
+)]
+
 mod support;
 
 use support::{decoder, row, schema, with_format};
@@ -286,7 +292,7 @@ fn bad_input_of_every_kind_ends_in_its_bucket() {
     )
     .unwrap();
     assert_eq!(
-        bounded.decode(Some(&mut vec![b' '; 101]), |_| panic!()),
+        bounded.decode(Some(&mut [b' '; 101]), |_| panic!()),
         Outcome::Oversized
     );
 }

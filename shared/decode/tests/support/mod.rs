@@ -66,7 +66,8 @@ pub(crate) fn row(decoder: &mut Decoder, record: &[u8]) -> Result<String, Outcom
     let outcome = decoder.decode(Some(&mut bytes), |row| {
         text = row.time.to_string();
         for column in 0..columns {
-            text += &format!("|{}", show(row.value(column)));
+            text.push('|');
+            text.push_str(&show(row.value(column)));
         }
         let mut found: Vec<String> = row
             .discovered()
@@ -74,7 +75,8 @@ pub(crate) fn row(decoder: &mut Decoder, record: &[u8]) -> Result<String, Outcom
             .collect();
         found.sort();
         for one in found {
-            text += &format!("|{one}");
+            text.push('|');
+            text.push_str(&one);
         }
     });
     if outcome == Outcome::Accepted {
