@@ -28,6 +28,8 @@ struct State {
     bytes: usize,
     spare: Vec<Buffers>,
     ended: Option<String>,
+    /// Somebody wants the task's attention: its wait ends at once.
+    nudged: bool,
 }
 
 /// An event with the number of the last seek that its producer had seen.
@@ -96,11 +98,20 @@ impl Handover {
         self.filled.notify_all();
     }
 
-    /// Next event; `None` when there is none within `wait`.
+    /// Ends the wait of whoever takes, or its next one.
+    pub(crate) fn nudge(&self) {
+        self.lock().nudged = true;
+        self.filled.notify_all();
+    }
+
+    /// Next event; `None` when there is none within `wait`, or after a nudge.
     pub(crate) fn take(&self, wait: Duration) -> Option<Stamped> {
         let deadline = Instant::now() + wait;
         let mut state = self.lock();
         loop {
+            if std::mem::take(&mut state.nudged) {
+                return None;
+            }
             if let Some(stamped) = state.queue.pop_front() {
                 return Some(stamped);
             }
@@ -171,6 +182,15 @@ mod tests {
         let refused = handover.offer(0, refused, Duration::ZERO).unwrap_err();
         drop(held);
         handover.offer(0, refused, Duration::ZERO).unwrap();
+    }
+
+    #[test]
+    fn a_nudge_ends_one_wait_and_loses_nothing() {
+        let handover = Handover::new(100);
+        handover.nudge();
+        handover.offer(0, batch(1), Duration::ZERO).unwrap();
+        assert!(handover.take(Duration::from_mins(1)).is_none());
+        assert!(handover.take(Duration::from_mins(1)).is_some());
     }
 
     #[test]

@@ -30,4 +30,4 @@ pub use features::{REQUIRED_FEATURES, check_features};
 pub use mock::MockBroker;
 pub use producer::{Compression, OutgoingRecord, Producer, ProducerSettings};
 pub use properties::ConsumerProperties;
-pub use reader::{Closed, Reader, ReaderEvent, ReaderSettings};
+pub use reader::{Closed, Nudge, Reader, ReaderEvent, ReaderSettings};

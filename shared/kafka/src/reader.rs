@@ -99,6 +99,17 @@ pub enum Closed {
     InBackground,
 }
 
+/// Ends the wait in [`Reader::next`], from any thread.
+#[derive(Debug, Clone)]
+pub struct Nudge(Arc<Handover>);
+
+impl Nudge {
+    /// The wait that is under way, or the next one, ends at once.
+    pub fn nudge(&self) {
+        self.0.nudge();
+    }
+}
+
 /// The task's end of a reader.
 #[derive(Debug)]
 pub struct Reader {
@@ -160,7 +171,7 @@ impl Reader {
         })
     }
 
-    /// The next event; `None` when there is none within `wait`. Blocks: call it from a thread, not from a future.
+    /// The next event; `None` when there is none within `wait` or after a nudge. Blocks: call it from a thread, not from a future.
     pub fn next(&mut self, wait: Duration) -> Option<ReaderEvent> {
         let deadline = Instant::now() + wait;
         loop {
@@ -176,6 +187,11 @@ impl Reader {
                 return Some(stamped.event);
             }
         }
+    }
+
+    /// A handle for whoever wants the reading thread's attention.
+    pub fn nudge(&self) -> Nudge {
+        Nudge(self.handover.clone())
     }
 
     /// Reads these partitions from these offsets on; partitions that were not read before are added.
