@@ -117,6 +117,7 @@ impl RunningRunner {
         self.stop_beating.cancel();
         // A heartbeat under way is cut: the coordinator learns of the end by silence or by the next life.
         self.beating.abort();
+        self.work_dir.release();
     }
 }
 

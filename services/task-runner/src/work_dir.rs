@@ -24,7 +24,7 @@ pub(crate) struct WorkDir {
     runner: RunnerId,
     incarnation: String,
     epoch: Mutex<Epoch>,
-    _lock: File,
+    lock: File,
 }
 
 #[derive(Debug, Serialize, Deserialize)]
@@ -73,7 +73,7 @@ impl WorkDir {
             runner,
             incarnation: uuid::Uuid::new_v4().simple().to_string(),
             epoch: Mutex::new(epoch),
-            _lock: lock,
+            lock,
         })
     }
 
@@ -103,6 +103,12 @@ impl WorkDir {
     }
     pub(crate) fn tasks(&self) -> PathBuf {
         self.root.join("tasks")
+    }
+    /// Lets another process, or another runner of this one, have the folder.
+    pub(crate) fn release(&self) {
+        if let Err(error) = self.lock.unlock() {
+            tracing::warn!(%error, "the lock of the work folder is left to the end of the process");
+        }
     }
     /// The highest epoch seen.
     pub(crate) fn epoch(&self) -> Epoch {
