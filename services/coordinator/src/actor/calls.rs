@@ -1,0 +1,316 @@
+//! Carrying actions out: stores are waited for, calls are begun in order and answered by events.
+
+use std::future::Future;
+use std::time::Duration;
+
+use tidegate_protocol::supervisor::{
+    Action, CallError, Committed, Event, PauseAnswer, RegisterCall, ResetCall, TaskAnswer,
+};
+use tidegate_protocol::task::Assignment;
+use tidegate_rpc::clients::{HandoffClient, PublisherClient, RunnerClient};
+use tidegate_rpc::convert;
+use tidegate_rpc::publisher::v1 as publisher;
+use tidegate_rpc::task_runner::v1 as runner;
+use tidegate_rpc::types::v1 as types;
+use tidegate_types::{RunnerId, TaskId};
+use tonic::{Response, Status};
+
+use super::{Actor, Message, now};
+use crate::store::Deposed;
+use crate::wire;
+
+/// The other services.
+#[derive(Debug, Clone)]
+pub(crate) struct Peers {
+    pub(crate) publisher: PublisherClient,
+    pub(crate) handoff: HandoffClient,
+}
+
+/// One call with its deadline. No answer in time is an unknown outcome.
+async fn call<T>(
+    limit: Duration,
+    asked: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, CallError> {
+    match tokio::time::timeout(limit, asked).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) => Err(wire::call_error(&status)),
+        Err(_) => Err(CallError::Unreachable(format!(
+            "no answer within {} s",
+            limit.as_secs_f32()
+        ))),
+    }
+}
+
+fn committed(answer: Result<publisher::CommittedOffsets, CallError>) -> Result<Committed, CallError> {
+    wire::committed(&answer?).map_err(|bad| wire::garbled(&bad))
+}
+
+impl Actor {
+    /// In this order; what has to be durable is, before the next one begins.
+    pub(super) async fn perform(&mut self, actions: Vec<Action>) -> Result<(), Deposed> {
+        for action in actions {
+            self.perform_one(action).await?;
+        }
+        Ok(())
+    }
+
+    async fn perform_one(&mut self, action: Action) -> Result<(), Deposed> {
+        match action {
+            Action::Store(changes) => self.world.store.write(&self.id, changes).await?,
+            Action::CreateGroup { group, base, changes } => {
+                self.world.store.write(&self.id, changes).await?;
+                let logged = self.world.store.logged(&base).await?;
+                self.local.push_back(Event::GroupCreated { group, logged });
+            }
+            Action::RecordDecision {
+                group,
+                base,
+                decision,
+            } => {
+                let decision = self
+                    .world
+                    .store
+                    .decide(&self.id, &group, &base, decision, now())
+                    .await?;
+                tracing::info!(supervisor = %self.id, %group, end = %decision.end, "the end of a group is decided");
+                self.local.push_back(Event::DecisionStored { group, decision });
+            }
+            Action::Discover { .. } => self.discover(),
+            Action::GetCommitted { topic } => self.get_committed(topic),
+            Action::InitializeOffsets { stream, start } => {
+                let request = publisher::InitializeOffsetsRequest {
+                    supervisor_id: self.id.to_string(),
+                    stream: Some(wire::stream(&stream)),
+                    start: Some((&start).into()),
+                    coordinator_epoch: self.epoch(),
+                };
+                let (mut client, limit) = self.publisher();
+                self.answer(async move {
+                    let answer = call(limit, client.initialize_offsets(request)).await;
+                    Event::OffsetsInitialized(committed(answer))
+                });
+            }
+            Action::ResetOffsets(call) => self.reset_offsets(call),
+            Action::RegisterGroup(call) => self.register_group(call),
+            Action::EndGroup { supervisor, group } => {
+                let request = publisher::EndGroupRequest {
+                    supervisor_id: supervisor.to_string(),
+                    group_id: group.to_string(),
+                    coordinator_epoch: self.epoch(),
+                };
+                let (mut client, limit) = self.publisher();
+                self.answer(async move {
+                    let result = call(limit, client.end_group(request)).await.map(|_| ());
+                    Event::GroupEnded { group, result }
+                });
+            }
+            Action::AssignTask { runner, assignment } => self.assign(runner, &assignment),
+            Action::PauseTask { runner, task } => self.pause(runner, task),
+            Action::ResumeTask { runner, task } => {
+                let request = runner::ResumeTaskRequest {
+                    task_id: task.to_string(),
+                    coordinator_epoch: self.epoch(),
+                };
+                self.ask_runner(
+                    &runner,
+                    task,
+                    move |mut client, limit| async move {
+                        TaskAnswer::Resumed(call(limit, client.resume_task(request)).await.map(|_| ()))
+                    },
+                    |error| TaskAnswer::Resumed(Err(error)),
+                );
+            }
+            Action::SetEndOffsets {
+                runner,
+                task,
+                decision,
+            } => {
+                let request = runner::SetEndOffsetsRequest {
+                    task_id: task.to_string(),
+                    coordinator_epoch: self.epoch(),
+                    sequence_id: 0,
+                    decision_id: decision.decision_id,
+                    end: Some((&decision.end).into()),
+                    finish: true,
+                };
+                self.ask_runner(
+                    &runner,
+                    task,
+                    move |mut client, limit| async move {
+                        TaskAnswer::EndTold(call(limit, client.set_end_offsets(request)).await.map(|_| ()))
+                    },
+                    |error| TaskAnswer::EndTold(Err(error)),
+                );
+            }
+            Action::StopTask { runner, task, reason } => {
+                tracing::info!(supervisor = %self.id, %runner, %task, ?reason, "a task is stopped");
+                let request = runner::StopTaskRequest {
+                    task_id: task.to_string(),
+                    coordinator_epoch: self.epoch(),
+                    reason: wire::stop_reason(reason).into(),
+                    keep_state: false,
+                };
+                self.ask_runner(
+                    &runner,
+                    task,
+                    move |mut client, limit| async move {
+                        TaskAnswer::Stopped(call(limit, client.stop_task(request)).await.map(|_| ()))
+                    },
+                    |error| TaskAnswer::Stopped(Err(error)),
+                );
+            }
+            Action::Alert(message) => tracing::warn!(supervisor = %self.id, "{message}"),
+        }
+        Ok(())
+    }
+
+    fn epoch(&self) -> u64 {
+        self.world.store.epoch.0
+    }
+    fn publisher(&self) -> (PublisherClient, Duration) {
+        (self.world.peers.publisher.clone(), self.world.rpc_timeout)
+    }
+
+    /// Begins a call whose answer comes as an event.
+    fn answer(&self, asked: impl Future<Output = Event> + Send + 'static) {
+        let sender = self.sender.clone();
+        tokio::spawn(async move {
+            // The actor may have ended meanwhile; then nobody waits for the answer.
+            let _ = sender.send(Message::Event(asked.await));
+        });
+    }
+
+    fn discover(&mut self) {
+        match self.spec() {
+            Ok(spec) => {
+                let broker = self.world.broker.clone();
+                self.answer(async move { Event::Discovered(broker.discover(&spec).await) });
+            }
+            Err(why) => self.answer(async move { Event::Discovered(Err(why)) }),
+        }
+    }
+
+    fn get_committed(&self, topic: String) {
+        let request = publisher::GetCommittedOffsetsRequest {
+            supervisor_id: self.id.to_string(),
+            topic,
+        };
+        let (mut client, limit) = self.publisher();
+        self.answer(async move {
+            let answer = call(limit, client.get_committed_offsets(request)).await;
+            Event::CommittedAnswered(committed(answer).map(Some))
+        });
+    }
+
+    fn reset_offsets(&self, reset: ResetCall) {
+        let request = publisher::ResetOffsetsRequest {
+            supervisor_id: self.id.to_string(),
+            topic: reset.topic,
+            partitions: reset.partitions.iter().map(|partition| partition.0).collect(),
+            new_offsets: Some((&reset.new_offsets).into()),
+            expected: Some((&reset.expected).into()),
+            who: reset.who,
+            why: reset.why,
+            request_key: reset.key,
+            coordinator_epoch: self.epoch(),
+            stream: reset.stream.as_ref().map(wire::stream),
+        };
+        let (mut client, limit) = self.publisher();
+        self.answer(async move {
+            Event::OffsetsReset(committed(call(limit, client.reset_offsets(request)).await))
+        });
+    }
+
+    fn register_group(&self, register: RegisterCall) {
+        let request = publisher::RegisterGroupRequest {
+            supervisor_id: register.supervisor.to_string(),
+            group_id: register.group.to_string(),
+            base_sequence_name: register.base.to_string(),
+            generation: register.generation.0,
+            start: Some((&register.start).into()),
+            assignment_tokens: register.tokens.iter().map(ToString::to_string).collect(),
+            coordinator_epoch: self.epoch(),
+            mode: types::GroupMode::Legacy.into(),
+            topic: register.topic,
+        };
+        let (mut client, limit) = self.publisher();
+        self.answer(async move {
+            let result = call(limit, client.register_group(request)).await.map(|_| ());
+            Event::GroupRegistered {
+                group: register.group,
+                result,
+            }
+        });
+    }
+
+    /// Calls a runner by its id, wherever it is now.
+    fn ask_runner<F>(
+        &self,
+        runner: &RunnerId,
+        task: TaskId,
+        ask: impl FnOnce(RunnerClient, Duration) -> F + Send + 'static,
+        failed: impl FnOnce(CallError) -> TaskAnswer + Send + 'static,
+    ) where
+        F: Future<Output = TaskAnswer> + Send,
+    {
+        let client = self.world.registry.client(runner);
+        let limit = self.world.rpc_timeout;
+        let away = CallError::Unreachable(format!("the address of runner {runner} is not known yet"));
+        self.answer(async move {
+            let answer = match client {
+                Some(client) => ask(client, limit).await,
+                None => failed(away),
+            };
+            Event::TaskAnswered { task, answer }
+        });
+    }
+
+    fn assign(&self, runner: RunnerId, assignment: &Assignment) {
+        let task = assignment.task.clone();
+        tracing::info!(supervisor = %self.id, %runner, %task, start = %assignment.start, "a task is assigned");
+        let request = runner::AssignTaskRequest {
+            task: Some(wire::assignment(assignment)),
+            coordinator_epoch: self.epoch(),
+        };
+        self.ask_runner(
+            &runner,
+            task,
+            move |mut client, limit| async move {
+                let result = async {
+                    let answer = call(limit, client.assign_task(request)).await?;
+                    let status =
+                        convert::required("status", answer.status).map_err(|bad| wire::garbled(&bad))?;
+                    wire::report(&status)
+                        .map(Box::new)
+                        .map_err(|bad| wire::garbled(&bad))
+                };
+                TaskAnswer::Assigned(result.await)
+            },
+            |error| TaskAnswer::Assigned(Err(error)),
+        );
+    }
+
+    fn pause(&self, runner: RunnerId, task: TaskId) {
+        let request = runner::PauseTaskRequest {
+            task_id: task.to_string(),
+            coordinator_epoch: self.epoch(),
+        };
+        self.ask_runner(
+            &runner,
+            task,
+            move |mut client, limit| async move {
+                let result = async {
+                    let answer = call(limit, client.pause_task(request)).await?;
+                    if !answer.paused {
+                        return Ok(PauseAnswer::Accepted);
+                    }
+                    let next =
+                        convert::offsets("next", answer.next.as_ref()).map_err(|bad| wire::garbled(&bad))?;
+                    Ok(PauseAnswer::Standing(next))
+                };
+                TaskAnswer::Paused(result.await)
+            },
+            |error| TaskAnswer::Paused(Err(error)),
+        );
+    }
+}

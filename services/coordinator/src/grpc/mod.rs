@@ -1,0 +1,8 @@
+//! The coordinator's two services.
+
+mod registry;
+mod status;
+mod supervisor;
+
+pub(crate) use registry::RegistryApi;
+pub(crate) use supervisor::SupervisorApi;

@@ -1,0 +1,111 @@
+//! What a person sees of a supervisor, from one view.
+
+use tidegate_protocol::supervisor::{TaskPlace, TaskView};
+use tidegate_protocol::task::Ending;
+use tidegate_rpc::coordinator::v1 as api;
+use tidegate_rpc::task_runner::v1::{TaskState, TaskStatus};
+use tidegate_types::SupervisorId;
+
+use crate::actor::View;
+use crate::segments::Totals;
+use crate::wire;
+
+pub(crate) fn summary(id: &SupervisorId, view: &View) -> api::SupervisorSummary {
+    let settings = view.settings.as_ref();
+    api::SupervisorSummary {
+        supervisor_id: id.to_string(),
+        data_source: settings
+            .map(|settings| settings.data_source.to_string())
+            .unwrap_or_default(),
+        state: wire::state(view.snapshot.state).into(),
+        version: view.version,
+        topic: settings
+            .map(|settings| settings.topic.clone())
+            .unwrap_or_default(),
+    }
+}
+
+pub(crate) fn response(id: &SupervisorId, view: &View, totals: Totals) -> api::StatusResponse {
+    let snapshot = &view.snapshot;
+    let partitions: Vec<api::PartitionStatus> = snapshot
+        .partitions
+        .iter()
+        .map(|partition| api::PartitionStatus {
+            partition: partition.partition.0,
+            current: partition.current.map(|offset| offset.0),
+            committed: partition.committed.map(|offset| offset.0),
+            latest: partition.latest.map(|offset| offset.0),
+            lag: partition.lag,
+        })
+        .collect();
+    let of = |place: TaskPlace| {
+        let tasks = snapshot.tasks.iter().filter(move |task| task.place == place);
+        tasks.map(|task| task_info(view, task)).collect()
+    };
+    api::StatusResponse {
+        supervisor: Some(summary(id, view)),
+        state_detail: snapshot.detail.clone(),
+        total_lag: partitions.iter().filter_map(|partition| partition.lag).sum(),
+        partitions,
+        latest_taken_at_millis: snapshot.latest_taken_at.map_or(0, |at| at.0),
+        reading: of(TaskPlace::Reading),
+        publishing: of(TaskPlace::Publishing),
+        recent_errors: snapshot
+            .errors
+            .iter()
+            .map(|error| api::SupervisorError {
+                at_millis: error.at.0,
+                message: error.message.clone(),
+            })
+            .collect(),
+        counts: Some(wire::counts(&snapshot.counts)),
+        segments: totals.segments,
+        segments_handed_off: totals.handed_off,
+        generation: snapshot.generation.0,
+        parse_errors: view.parse_errors.clone(),
+        segment_bytes: totals.bytes,
+        segment_rows: totals.rows,
+    }
+}
+
+/// A task: as its runner told last, and as the coordinator knows it better (its end, why it waits).
+pub(crate) fn task_info(view: &View, task: &TaskView) -> api::TaskInfo {
+    let document = &task.document;
+    let told = view.statuses.get(&document.id);
+    let mut status = told.cloned().unwrap_or_else(|| TaskStatus {
+        task_id: document.id.to_string(),
+        group_id: document.group.to_string(),
+        supervisor_id: document.supervisor.to_string(),
+        state: task.state.map_or(0, wire::task_state_number),
+        base_sequence_name: task.base_sequence_name.clone().unwrap_or_default(),
+        start: task.start.as_ref().map(Into::into),
+        generation: task.generation.0,
+        ..Default::default()
+    });
+    // A token is a fence, not for the eyes of everybody.
+    status.assignment_token.clear();
+    if let Some(end) = &document.end {
+        status.state = match end.how {
+            Ending::Published => TaskState::Published,
+            Ending::Superseded => TaskState::Superseded,
+            Ending::Stopped => TaskState::Stopped,
+            Ending::Replaced => TaskState::Replaced,
+            Ending::Failed => TaskState::Failed,
+        }
+        .into();
+        status.counts = Some(wire::counts(&document.counts));
+    }
+    if !task.reason.is_empty() {
+        status.reason.clone_from(&task.reason);
+    }
+    api::TaskInfo {
+        status: Some(status),
+        runner_id: document
+            .runner
+            .as_ref()
+            .map(ToString::to_string)
+            .unwrap_or_default(),
+        created_at_millis: document.created_at.0,
+        remaining_seconds: task.remaining_seconds,
+    }
+}
