@@ -2,7 +2,8 @@
 
 use std::path::PathBuf;
 
-use clap::{Parser, Subcommand, ValueEnum};
+use clap::{Args, Parser, Subcommand, ValueEnum};
+use tidegate_config::ConfigArgs;
 
 /// Reads Kafka topics into Parquet segments, exactly once.
 #[derive(Debug, Parser)]
@@ -31,6 +32,10 @@ pub enum Output {
 
 #[derive(Debug, Subcommand)]
 pub enum Command {
+    /// Show everything in one process: broker, services, generated events, segments, and a check of every total.
+    Quickstart(QuickstartArgs),
+    /// Run all four services in one process.
+    Serve(ConfigArgs),
     /// Submit ingestion specs and look after supervisors.
     #[command(subcommand)]
     Supervisor(SupervisorCommand),
@@ -48,6 +53,23 @@ pub enum Command {
         /// Address of the service, e.g. `http://127.0.0.1:7100`.
         address: String,
     },
+}
+
+/// How big, and where.
+#[derive(Debug, Args)]
+pub struct QuickstartArgs {
+    /// Folder for the catalog, the segments and local state; it may be one of an earlier run.
+    #[arg(long, default_value = "tidegate-quickstart")]
+    pub data_dir: PathBuf,
+    /// Events to generate.
+    #[arg(long, default_value_t = 100_000, value_parser = clap::value_parser!(u64).range(1..))]
+    pub events: u64,
+    /// The same seed makes the same events.
+    #[arg(long, default_value_t = 1)]
+    pub seed: u64,
+    /// Stay up after the check, until Ctrl-C.
+    #[arg(long)]
+    pub keep_running: bool,
 }
 
 #[derive(Debug, Subcommand)]

@@ -4,13 +4,16 @@
 //! `quickstart` is a client of the public gRPC API and nothing else.
 //! Must never: reach behind that API for what it shows.
 
+mod all_in_one;
 pub mod cli;
 mod client;
 mod commands;
 mod failure;
 pub mod generator;
 mod plain_json;
+mod quickstart;
 mod report;
+mod serve;
 mod views;
 mod words;
 
@@ -29,6 +32,8 @@ pub async fn run(cli: Cli) -> Result<Outcome, Failure> {
         command,
     } = cli;
     match command {
+        Command::Quickstart(arguments) => quickstart::quickstart(&arguments, output).await,
+        Command::Serve(arguments) => serve::serve(&arguments).await,
         Command::Supervisor(command) => {
             commands::supervisor(Coordinator::at(&server)?, output, command).await
         }
