@@ -1,5 +1,6 @@
 //! Starting and ending telemetry of a process.
 
+use std::io::IsTerminal as _;
 use std::net::SocketAddr;
 use std::time::Duration;
 
@@ -56,7 +57,10 @@ pub fn init(
 ) -> Result<Guard, TelemetryError> {
     let filter = filter(&config.log.level)?;
     let lines = match config.log.format {
-        LogFormat::Text => fmt::layer().with_writer(std::io::stderr).boxed(),
+        LogFormat::Text => fmt::layer()
+            .with_ansi(std::io::stderr().is_terminal())
+            .with_writer(std::io::stderr)
+            .boxed(),
         LogFormat::Json => fmt::layer()
             .json()
             .flatten_event(true)

@@ -170,7 +170,8 @@ impl Memory {
         sample: String,
     ) -> Result<(), Halt> {
         let is_first = self.read.first_parse_error.is_none();
-        if self.logs || is_first {
+        // The first one is in the status in any case.
+        if self.logs {
             tracing::warn!(%partition, %offset, field = bad.field, reason = bad.reason, "a record is no row");
         }
         let error = ParseErrorRecord {
