@@ -27,28 +27,70 @@ fn cases() -> Vec<(&'static str, Option<Vec<u8>>, Bucket)> {
         ("tombstone", None, Bucket::Tombstone),
         ("null", text("null"), Bucket::Empty),
         ("empty list", text("[]"), Bucket::Empty),
-        ("object cut in a string", text(r#"{"time":"2024-05-01T10:0"#), Bucket::Unparseable),
-        ("object cut in a number", text(&format!(r#"{{{time},"added":1"#)), Bucket::Unparseable),
-        ("invalid UTF-8", Some(b"{\"time\":\"2024-05-01T10:00:00Z\",\"channel\":\"\xff\xfe\"}".to_vec()), Bucket::Unparseable),
+        (
+            "object cut in a string",
+            text(r#"{"time":"2024-05-01T10:0"#),
+            Bucket::Unparseable,
+        ),
+        (
+            "object cut in a number",
+            text(&format!(r#"{{{time},"added":1"#)),
+            Bucket::Unparseable,
+        ),
+        (
+            "invalid UTF-8",
+            Some(b"{\"time\":\"2024-05-01T10:00:00Z\",\"channel\":\"\xff\xfe\"}".to_vec()),
+            Bucket::Unparseable,
+        ),
         ("two objects", text(&format!("{GOOD}{GOOD}")), Bucket::Unparseable),
-        ("closing brace twice", text(&format!("{GOOD}}}")), Bucket::Unparseable),
-        ("year 300000", text(r#"{"time":"300000-01-01T00:00:00Z","channel":"x"}"#), Bucket::Unparseable),
+        (
+            "closing brace twice",
+            text(&format!("{GOOD}}}")),
+            Bucket::Unparseable,
+        ),
+        (
+            "year 300000",
+            text(r#"{"time":"300000-01-01T00:00:00Z","channel":"x"}"#),
+            Bucket::Unparseable,
+        ),
         ("no time", text(r#"{"channel":"x"}"#), Bucket::Unparseable),
-        ("10,000 deep", text(&format!("{}{}", "[".repeat(10_000), "]".repeat(10_000))), Bucket::Unparseable),
-        ("10,000 deep in a field", text(&format!(r#"{{{time},"channel":{}{}}}"#, "[".repeat(10_000), "]".repeat(10_000))), Bucket::Unparseable),
-        ("duplicate keys", text(&format!(r#"{{{time},"channel":"first","channel":"last"}}"#)), Bucket::Accepted),
-        ("2 MB string", text(&format!(r#"{{{time},"channel":"{}"}}"#, "é".repeat(1_000_000))), Bucket::Accepted),
+        (
+            "10,000 deep",
+            text(&format!("{}{}", "[".repeat(10_000), "]".repeat(10_000))),
+            Bucket::Unparseable,
+        ),
+        (
+            "10,000 deep in a field",
+            text(&format!(
+                r#"{{{time},"channel":{}{}}}"#,
+                "[".repeat(10_000),
+                "]".repeat(10_000)
+            )),
+            Bucket::Unparseable,
+        ),
+        (
+            "duplicate keys",
+            text(&format!(r#"{{{time},"channel":"first","channel":"last"}}"#)),
+            Bucket::Accepted,
+        ),
+        (
+            "2 MB string",
+            text(&format!(r#"{{{time},"channel":"{}"}}"#, "é".repeat(1_000_000))),
+            Bucket::Accepted,
+        ),
     ]
 }
 
 pub(crate) fn run() -> Result<Value> {
     let name = "bad-input";
-    let mut cluster = Cluster::start(1)?;
+    let cluster = Cluster::start(1)?;
     cluster.create_topic(name, 1)?;
     cluster.submit(&spec(name, cluster.bootstrap()))?;
     let cases = cases();
-    let records: Vec<Option<&[u8]>> =
-        cases.iter().flat_map(|(_, value, _)| [value.as_deref(), Some(GOOD.as_bytes())]).collect();
+    let records: Vec<Option<&[u8]>> = cases
+        .iter()
+        .flat_map(|(_, value, _)| [value.as_deref(), Some(GOOD.as_bytes())])
+        .collect();
     let produced = records.len() as u64;
     cluster.produce(name, records.into_iter())?;
     cluster.wait_until_read(name, produced, Duration::from_mins(1))?;
@@ -80,7 +122,9 @@ pub(crate) fn run() -> Result<Value> {
         .map(|(_, (case, _, _))| *case)
         .collect();
     let ok = expected == found && unsampled.is_empty();
-    Ok(json!({ "scenario": name, "expected": expected, "found": found, "without_sample": unsampled, "ok": ok }))
+    Ok(
+        json!({ "scenario": name, "expected": expected, "found": found, "without_sample": unsampled, "ok": ok }),
+    )
 }
 
 fn spec(name: &str, bootstrap: &str) -> Value {

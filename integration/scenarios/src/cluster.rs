@@ -66,14 +66,22 @@ impl Process {
         let output = File::options().create(true).append(true).open(&log)?;
         let child = Command::new(&binary)
             .env_clear()
-            .envs(std::env::vars().filter(|(name, _)| name == "PATH" || name == "HOME" || name == "RUST_BACKTRACE"))
+            .envs(
+                std::env::vars()
+                    .filter(|(name, _)| name == "PATH" || name == "HOME" || name == "RUST_BACKTRACE"),
+            )
             .envs(&settings)
             .stdin(Stdio::null())
             .stdout(output.try_clone()?)
             .stderr(output)
             .spawn()
             .with_context(|| format!("cannot start {}", binary.display()))?;
-        Ok(Self { child, binary, settings, log })
+        Ok(Self {
+            child,
+            binary,
+            settings,
+            log,
+        })
     }
 }
 
@@ -113,7 +121,11 @@ fn binary(service: Service) -> Result<PathBuf> {
         folder.pop();
     }
     let path = folder.join(format!("tidegate-{}", service.name()));
-    ensure!(path.exists(), "{} is not built: cargo build --workspace --bins", path.display());
+    ensure!(
+        path.exists(),
+        "{} is not built: cargo build --workspace --bins",
+        path.display()
+    );
     Ok(path)
 }
 
@@ -144,7 +156,10 @@ impl Cluster {
         set("OBJECTS__ACCESS_KEY", s3.access_key().to_owned());
         set("OBJECTS__SECRET_KEY", s3.secret_key().to_owned());
         set("OBJECTS__ALLOW_HTTP", "true".to_owned());
-        set("LOG__LEVEL", std::env::var("TIDEGATE_LOG").unwrap_or_else(|_| "info".to_owned()));
+        set(
+            "LOG__LEVEL",
+            std::env::var("TIDEGATE_LOG").unwrap_or_else(|_| "info".to_owned()),
+        );
         let mut addresses = BTreeMap::new();
         for service in [Service::Coordinator, Service::Publisher, Service::HandoffChecker] {
             addresses.insert(service, format!("127.0.0.1:{}", free_port()?));
@@ -160,9 +175,13 @@ impl Cluster {
             _s3: s3,
             folder,
         };
-        for (service, number) in [(Service::Publisher, 1), (Service::HandoffChecker, 1), (Service::Coordinator, 1)]
-            .into_iter()
-            .chain((1..=runners).map(|number| (Service::TaskRunner, number)))
+        for (service, number) in [
+            (Service::Publisher, 1),
+            (Service::HandoffChecker, 1),
+            (Service::Coordinator, 1),
+        ]
+        .into_iter()
+        .chain((1..=runners).map(|number| (Service::TaskRunner, number)))
         {
             let section = service.section();
             // A service is given the settings that it knows, and no others.
@@ -171,7 +190,8 @@ impl Cluster {
                 .filter(|(key, _)| {
                     let metadata = key.starts_with("TIDEGATE__METADATA");
                     let objects = key.starts_with("TIDEGATE__OBJECTS");
-                    !(metadata && service == Service::TaskRunner || objects && service == Service::Coordinator)
+                    !(metadata && service == Service::TaskRunner
+                        || objects && service == Service::Coordinator)
                 })
                 .map(|(key, value)| (key.clone(), value.clone()))
                 .collect();
@@ -196,7 +216,15 @@ impl Cluster {
                     set("PUBLISHER", http(Service::Publisher));
                     set("HANDOFF_CHECKER", http(Service::HandoffChecker));
                     set("SLOTS", "16".to_owned());
-                    set("WORK_DIR", cluster.folder.path().join(format!("runner-{number}")).display().to_string());
+                    set(
+                        "WORK_DIR",
+                        cluster
+                            .folder
+                            .path()
+                            .join(format!("runner-{number}"))
+                            .display()
+                            .to_string(),
+                    );
                 }
                 Service::HandoffChecker => {
                     set("PUBLISHER", http(Service::Publisher));
@@ -204,7 +232,10 @@ impl Cluster {
                 }
                 Service::Publisher => {}
             }
-            let log = cluster.folder.path().join(format!("{}-{number}.log", service.name()));
+            let log = cluster
+                .folder
+                .path()
+                .join(format!("{}-{number}.log", service.name()));
             let process = Process::start(binary(service)?, settings, log)?;
             cluster.processes.insert((service, number), process);
             cluster.wait_until_serving(service, number)?;
@@ -219,13 +250,22 @@ impl Cluster {
     /// Ends every service by SIGTERM; each must exit by itself with 0 in bounded time.
     pub(crate) fn stop(mut self) -> Result<()> {
         for ((service, _), process) in &mut self.processes {
-            let asked = Command::new("kill").args(["-TERM", &process.child.id().to_string()]).status()?;
+            let asked = Command::new("kill")
+                .args(["-TERM", &process.child.id().to_string()])
+                .status()?;
             ensure!(asked.success(), "cannot send SIGTERM to {}", service.name());
         }
         for ((service, _), process) in &mut self.processes {
             let (child, log) = (&mut process.child, &process.log);
-            let exit = wait("a service to drain", Duration::from_secs(40), || Ok(child.try_wait()?))?;
-            ensure!(exit.success(), "{} drained with {exit}; log: {}", service.name(), tail(log));
+            let exit = wait("a service to drain", Duration::from_secs(40), || {
+                Ok(child.try_wait()?)
+            })?;
+            ensure!(
+                exit.success(),
+                "{} drained with {exit}; log: {}",
+                service.name(),
+                tail(log)
+            );
         }
         self.processes.clear();
         Ok(())
@@ -233,10 +273,17 @@ impl Cluster {
 
     /// SIGKILL to every process of this service, then the same command again.
     pub(crate) fn kill9_and_restart(&mut self, service: Service) -> Result<()> {
-        let numbers: Vec<usize> =
-            self.processes.keys().filter(|(found, _)| *found == service).map(|(_, number)| *number).collect();
+        let numbers: Vec<usize> = self
+            .processes
+            .keys()
+            .filter(|(found, _)| *found == service)
+            .map(|(_, number)| *number)
+            .collect();
         for number in numbers {
-            let mut process = self.processes.remove(&(service, number)).context("no such process")?;
+            let mut process = self
+                .processes
+                .remove(&(service, number))
+                .context("no such process")?;
             process.child.kill()?;
             process.child.wait()?;
             let again = Process::start(process.binary, process.settings, process.log)?;
@@ -247,24 +294,35 @@ impl Cluster {
     }
 
     fn wait_until_serving(&mut self, service: Service, number: usize) -> Result<()> {
-        let process = self.processes.get_mut(&(service, number)).context("no such process")?;
+        let process = self
+            .processes
+            .get_mut(&(service, number))
+            .context("no such process")?;
         let key = format!("TIDEGATE__{}__LISTEN", service.section());
+        let _inside = self.runtime.enter();
         let transport = Transport::connect(&format!("http://{}", process.settings[&key]))?;
         let (child, log, runtime) = (&mut process.child, &process.log, &self.runtime);
-        wait(&format!("{} to serve", service.name()), Duration::from_secs(30), || {
-            if let Some(exit) = child.try_wait()? {
-                bail!("{} ended with {exit}: {}", service.name(), tail(log));
-            }
-            let serving = runtime.block_on(tidegate_rpc::health::check(transport.clone()));
-            Ok(serving.is_ok_and(|serving| serving).then_some(()))
-        })
+        wait(
+            &format!("{} to serve", service.name()),
+            Duration::from_secs(30),
+            || {
+                if let Some(exit) = child.try_wait()? {
+                    bail!("{} ended with {exit}: {}", service.name(), tail(log));
+                }
+                let serving = runtime.block_on(tidegate_rpc::health::check(transport.clone()));
+                Ok(serving.is_ok_and(|serving| serving).then_some(()))
+            },
+        )
     }
 
     pub(crate) fn create_topic(&self, name: &str, partitions: i32) -> Result<()> {
-        let admin: AdminClient<DefaultClientContext> =
-            ClientConfig::new().set("bootstrap.servers", self.bootstrap()).create()?;
+        let admin: AdminClient<DefaultClientContext> = ClientConfig::new()
+            .set("bootstrap.servers", self.bootstrap())
+            .create()?;
         let topic = NewTopic::new(name, partitions, TopicReplication::Fixed(1));
-        let results = self.runtime.block_on(admin.create_topics([&topic], &AdminOptions::new()))?;
+        let results = self
+            .runtime
+            .block_on(admin.create_topics([&topic], &AdminOptions::new()))?;
         for result in results {
             result.map_err(|(topic, code)| anyhow::anyhow!("cannot create topic {topic}: {code}"))?;
         }
@@ -272,7 +330,11 @@ impl Cluster {
     }
 
     /// Sends the values round-robin over the partitions and waits until the broker has them.
-    pub(crate) fn produce<'a>(&self, topic: &str, values: impl Iterator<Item = Option<&'a [u8]>>) -> Result<()> {
+    pub(crate) fn produce<'a>(
+        &self,
+        topic: &str,
+        values: impl Iterator<Item = Option<&'a [u8]>>,
+    ) -> Result<()> {
         let producer: BaseProducer = ClientConfig::new()
             .set("bootstrap.servers", self.bootstrap())
             .set("enable.idempotence", "true")
@@ -286,8 +348,9 @@ impl Cluster {
             .first()
             .map_or(1, |topic| topic.partitions().len()) as i32;
         for (number, value) in values.enumerate() {
-            let mut record: BaseRecord<'_, [u8], [u8]> =
-                BaseRecord::to(topic).key(b"key".as_slice()).partition(number as i32 % partitions);
+            let mut record: BaseRecord<'_, [u8], [u8]> = BaseRecord::to(topic)
+                .key(b"key".as_slice())
+                .partition(number as i32 % partitions);
             record.payload = value;
             while let Err((error, same)) = producer.send(record) {
                 if error != KafkaError::MessageProduction(RDKafkaErrorCode::QueueFull) {
@@ -302,6 +365,7 @@ impl Cluster {
     }
 
     fn supervisors(&self) -> Result<clients::SupervisorClient> {
+        let _inside = self.runtime.enter();
         Ok(clients::supervisor(Transport::connect(&self.coordinator)?))
     }
 
@@ -311,17 +375,25 @@ impl Cluster {
         F: Future<Output = Result<tonic::Response<T>, tonic::Status>>,
     {
         let client = self.supervisors()?;
-        wait(what, Duration::from_mins(1), || match self.runtime.block_on(call(client.clone())) {
-            Ok(answer) => Ok(Some(answer.into_inner())),
-            Err(refusal) if status::is_retryable(&refusal) => Ok(None),
-            Err(refusal) => {
-                bail!("{what}: {} {:?}", refusal.message(), status::field_violations(&refusal))
+        wait(what, Duration::from_mins(1), || {
+            match self.runtime.block_on(call(client.clone())) {
+                Ok(answer) => Ok(Some(answer.into_inner())),
+                Err(refusal) if status::is_retryable(&refusal) => Ok(None),
+                Err(refusal) => {
+                    bail!(
+                        "{what}: {} {:?}",
+                        refusal.message(),
+                        status::field_violations(&refusal)
+                    )
+                }
             }
         })
     }
 
     pub(crate) fn submit(&self, spec: &Value) -> Result<()> {
-        let request = SubmitRequest { spec_json: spec.to_string() };
+        let request = SubmitRequest {
+            spec_json: spec.to_string(),
+        };
         self.call("submit", |mut client| {
             let request = request.clone();
             async move { client.submit(request).await }
@@ -330,7 +402,9 @@ impl Cluster {
     }
 
     pub(crate) fn suspend(&self, supervisor: &str) -> Result<()> {
-        let request = SuspendRequest { supervisor_id: supervisor.to_owned() };
+        let request = SuspendRequest {
+            supervisor_id: supervisor.to_owned(),
+        };
         self.call("suspend", |mut client| {
             let request = request.clone();
             async move { client.suspend(request).await }
@@ -339,7 +413,9 @@ impl Cluster {
     }
 
     pub(crate) fn status(&self, supervisor: &str) -> Result<StatusResponse> {
-        let request = StatusRequest { supervisor_id: supervisor.to_owned() };
+        let request = StatusRequest {
+            supervisor_id: supervisor.to_owned(),
+        };
         self.call("status", |mut client| {
             let request = request.clone();
             async move { client.status(request).await }
@@ -348,10 +424,19 @@ impl Cluster {
 
     /// Until tasks have read (or committed) so many offsets, over all partitions.
     pub(crate) fn wait_until_read(&self, supervisor: &str, offsets: u64, within: Duration) -> Result<()> {
-        self.wait_for(supervisor, &format!("{offsets} records to be read"), within, |status| {
-            let at: i64 = status.partitions.iter().filter_map(|partition| partition.current.max(partition.committed)).sum();
-            at >= offsets as i64
-        })
+        self.wait_for(
+            supervisor,
+            &format!("{offsets} records to be read"),
+            within,
+            |status| {
+                let at: i64 = status
+                    .partitions
+                    .iter()
+                    .filter_map(|partition| partition.current.max(partition.committed))
+                    .sum();
+                at >= offsets as i64
+            },
+        )
     }
 
     /// Until something was read of the piece with this number; a piece that is read already passes at once.
@@ -360,14 +445,28 @@ impl Cluster {
     }
 
     /// Until all is committed, no task is left, and every segment is handed off.
-    pub(crate) fn wait_until_published(&self, supervisor: &str, offsets: u64, within: Duration) -> Result<()> {
-        self.wait_for(supervisor, "everything to be published and handed off", within, |status| {
-            let committed: i64 = status.partitions.iter().filter_map(|partition| partition.committed).sum();
-            committed >= offsets as i64
-                && status.reading.is_empty()
-                && status.publishing.is_empty()
-                && status.segments == status.segments_handed_off
-        })
+    pub(crate) fn wait_until_published(
+        &self,
+        supervisor: &str,
+        offsets: u64,
+        within: Duration,
+    ) -> Result<()> {
+        self.wait_for(
+            supervisor,
+            "everything to be published and handed off",
+            within,
+            |status| {
+                let committed: i64 = status
+                    .partitions
+                    .iter()
+                    .filter_map(|partition| partition.committed)
+                    .sum();
+                committed >= offsets as i64
+                    && status.reading.is_empty()
+                    && status.publishing.is_empty()
+                    && status.segments == status.segments_handed_off
+            },
+        )
     }
 
     fn wait_for(
@@ -388,7 +487,9 @@ impl Cluster {
             let logs: Vec<String> = self
                 .processes
                 .iter()
-                .map(|((service, number), process)| format!("--- {} {number}: {}", service.name(), tail(&process.log)))
+                .map(|((service, number), process)| {
+                    format!("--- {} {number}: {}", service.name(), tail(&process.log))
+                })
                 .collect();
             format!("last status: {last:#?}\n{}", logs.join("\n"))
         })
@@ -420,7 +521,9 @@ impl Cluster {
     pub(crate) fn object(&self, key: &str) -> Result<Vec<u8>> {
         let path = object_store::path::Path::parse(key)?;
         let store = Arc::new(&self.bucket);
-        let bytes = self.runtime.block_on(async { store.get(&path).await?.bytes().await });
+        let bytes = self
+            .runtime
+            .block_on(async { store.get(&path).await?.bytes().await });
         Ok(bytes.with_context(|| format!("cannot read {key}"))?.to_vec())
     }
 }
@@ -432,7 +535,11 @@ pub(crate) fn wait<T>(what: &str, within: Duration, mut ask: impl FnMut() -> Res
         if let Some(answer) = ask()? {
             return Ok(answer);
         }
-        ensure!(begun.elapsed() < within, "waited {} s for {what}", within.as_secs());
+        ensure!(
+            begun.elapsed() < within,
+            "waited {} s for {what}",
+            within.as_secs()
+        );
         std::thread::sleep(Duration::from_millis(100));
     }
 }

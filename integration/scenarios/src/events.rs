@@ -41,8 +41,10 @@ pub(crate) struct Events {
 
 pub(crate) fn load() -> Result<Events> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
-    let path = std::env::var_os("TIDEGATE_SHARED")
-        .map_or_else(|| root.join(FILE), |shared| PathBuf::from(shared).join(FILE.trim_start_matches("shared/")));
+    let path = std::env::var_os("TIDEGATE_SHARED").map_or_else(
+        || root.join(FILE),
+        |shared| PathBuf::from(shared).join(FILE.trim_start_matches("shared/")),
+    );
     if path.exists() {
         let events = of(unpack(&path)?, "file")?;
         // The totals of the file are facts from elsewhere; they are not computed by what is tested.
@@ -54,11 +56,23 @@ pub(crate) fn load() -> Result<Events> {
             intervals: 24,
             non_ascii: 17_881,
         };
-        ensure!(events.totals == known, "{} is not the file it should be: {:?}", path.display(), events.totals);
+        ensure!(
+            events.totals == known,
+            "{} is not the file it should be: {:?}",
+            path.display(),
+            events.totals
+        );
         return Ok(events);
     }
-    ensure!(std::env::var_os("CI").is_none(), "{} is absent; in CI the real events must be there", path.display());
-    eprintln!("{} is absent: running on {EVENTS} made-up events with totals of their own", path.display());
+    ensure!(
+        std::env::var_os("CI").is_none(),
+        "{} is absent; in CI the real events must be there",
+        path.display()
+    );
+    eprintln!(
+        "{} is absent: running on {EVENTS} made-up events with totals of their own",
+        path.display()
+    );
     of(generate(EVENTS), "generated")
 }
 
@@ -70,8 +84,16 @@ fn unpack(path: &Path) -> Result<Vec<String>> {
         .spawn()
         .context("cannot run gzip to unpack the events")?;
     let mut text = String::new();
-    child.stdout.take().context("gzip has no output")?.read_to_string(&mut text)?;
-    ensure!(child.wait()?.success(), "gzip could not unpack {}", path.display());
+    child
+        .stdout
+        .take()
+        .context("gzip has no output")?
+        .read_to_string(&mut text)?;
+    ensure!(
+        child.wait()?.success(),
+        "gzip could not unpack {}",
+        path.display()
+    );
     Ok(text.lines().map(str::to_owned).collect())
 }
 
@@ -89,10 +111,17 @@ fn of(records: Vec<String>, source: &'static str) -> Result<Events> {
         totals.non_ascii += u64::from(!record.is_ascii());
         let hour = event["time"].as_str().context("an event without time")?[..13].to_owned();
         hours.insert(hour.clone());
-        *cells.entry((hour, event["channel"].as_str().unwrap_or_default().to_owned())).or_default() += 1;
+        *cells
+            .entry((hour, event["channel"].as_str().unwrap_or_default().to_owned()))
+            .or_default() += 1;
     }
     totals.intervals = hours.len();
-    Ok(Events { records, totals, hours_by_channel: cells.len(), source })
+    Ok(Events {
+        records,
+        totals,
+        hours_by_channel: cells.len(),
+        source,
+    })
 }
 
 fn generate(count: usize) -> Vec<String> {

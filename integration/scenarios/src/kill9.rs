@@ -6,8 +6,12 @@ use serde_json::{Value, json};
 use crate::cluster::{Cluster, Service};
 use crate::{events, wikiticker};
 
-const ORDER: [Service; 4] =
-    [Service::TaskRunner, Service::Publisher, Service::Coordinator, Service::HandoffChecker];
+const ORDER: [Service; 4] = [
+    Service::TaskRunner,
+    Service::Publisher,
+    Service::Coordinator,
+    Service::HandoffChecker,
+];
 
 pub(crate) fn run() -> Result<Value> {
     let events = events::load()?;

@@ -57,7 +57,10 @@ pub fn names() -> &'static [&'static str] {
 
 /// What a scenario shows, in one line.
 pub fn about(name: &str) -> Option<&'static str> {
-    SCENARIOS.iter().find(|scenario| scenario.name == name).map(|scenario| scenario.about)
+    SCENARIOS
+        .iter()
+        .find(|scenario| scenario.name == name)
+        .map(|scenario| scenario.about)
 }
 
 /// Runs one scenario; the value holds its totals and `"ok"`.

@@ -49,7 +49,10 @@ pub(crate) fn ingest(
 ) -> Result<Held> {
     const PIECES: usize = 8;
     cluster.create_topic(name, 4)?;
-    let pieces: Vec<&[String]> = events.records.chunks(events.records.len().div_ceil(PIECES)).collect();
+    let pieces: Vec<&[String]> = events
+        .records
+        .chunks(events.records.len().div_ceil(PIECES))
+        .collect();
     cluster.submit(&spec(name, rollup, cluster.bootstrap(), "PT10S"))?;
     for (number, piece) in pieces.iter().enumerate() {
         cluster.produce(name, piece.iter().map(|record| Some(record.as_bytes())))?;
@@ -68,8 +71,24 @@ fn spec(name: &str, rollup: bool, bootstrap: &str, task_duration: &str) -> Value
     let dimensions = if rollup {
         json!(["channel"])
     } else {
-        json!(["channel", "cityName", "comment", "countryIsoCode", "countryName", "isAnonymous", "isMinor", "isNew",
-               "isRobot", "isUnpatrolled", "metroCode", "namespace", "page", "regionIsoCode", "regionName", "user"])
+        json!([
+            "channel",
+            "cityName",
+            "comment",
+            "countryIsoCode",
+            "countryName",
+            "isAnonymous",
+            "isMinor",
+            "isNew",
+            "isRobot",
+            "isUnpatrolled",
+            "metroCode",
+            "namespace",
+            "page",
+            "regionIsoCode",
+            "regionName",
+            "user"
+        ])
     };
     json!({
         "type": "kafka",

@@ -41,16 +41,33 @@ fn binary(name: &str) -> PathBuf {
 fn pyarrow_duckdb_and_polars_read_what_quickstart_wrote() {
     let folder = tempfile::tempdir().unwrap();
     let run = Command::new(binary("tidegate"))
-        .args(["quickstart", "--events", "5000", "--seed", "7", "--output", "json", "--data-dir"])
+        .args([
+            "quickstart",
+            "--events",
+            "5000",
+            "--seed",
+            "7",
+            "--output",
+            "json",
+            "--data-dir",
+        ])
         .arg(folder.path())
         .output()
         .expect("tidegate is built beside the tests: cargo build --workspace --bins");
     let text = String::from_utf8_lossy(&run.stdout);
-    assert!(run.status.success(), "{text}\n{}", String::from_utf8_lossy(&run.stderr));
+    assert!(
+        run.status.success(),
+        "{text}\n{}",
+        String::from_utf8_lossy(&run.stderr)
+    );
     let said: Value = serde_json::from_str(text.lines().last().unwrap()).unwrap();
 
     let python = tidegate_servers::tools::python().unwrap();
-    let read = Command::new(python).args(["-c", SCRIPT]).arg(folder.path()).output().unwrap();
+    let read = Command::new(python)
+        .args(["-c", SCRIPT])
+        .arg(folder.path())
+        .output()
+        .unwrap();
     assert!(read.status.success(), "{}", String::from_utf8_lossy(&read.stderr));
     let seen: Value = serde_json::from_slice(&read.stdout).unwrap();
 
@@ -62,8 +79,22 @@ fn pyarrow_duckdb_and_polars_read_what_quickstart_wrote() {
     assert_eq!(seen["pyarrow"]["time"], "timestamp[ms, tz=UTC]");
     assert_eq!(seen["duckdb"]["time"], "TIMESTAMP WITH TIME ZONE");
     assert_eq!(seen["pyarrow"]["sorted"], true);
-    for key in ["data_source", "interval", "version", "partition_num", "sequence", "rows", "writer_version"] {
+    for key in [
+        "data_source",
+        "interval",
+        "version",
+        "partition_num",
+        "sequence",
+        "rows",
+        "writer_version",
+    ] {
         let key = format!("tidegate.{key}");
-        assert!(seen["metadata"].as_array().unwrap().contains(&Value::from(key.clone())), "{key}: {seen}");
+        assert!(
+            seen["metadata"]
+                .as_array()
+                .unwrap()
+                .contains(&Value::from(key.clone())),
+            "{key}: {seen}"
+        );
     }
 }
