@@ -23,6 +23,8 @@ fn main() -> Result<(), Box<dyn Error>> {
     let descriptors = protox::compile(FILES, [&root])?;
     let out = PathBuf::from(env::var("OUT_DIR")?).join("tidegate.descriptors.bin");
     fs::write(out, descriptors.encode_to_vec())?;
-    tonic_prost_build::configure().build_transport(true).compile_fds(descriptors)?;
+    tonic_prost_build::configure()
+        .build_transport(true)
+        .compile_fds(descriptors)?;
     Ok(())
 }

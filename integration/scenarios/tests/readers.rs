@@ -1,5 +1,7 @@
 //! Other people's readers open our segments: pyarrow, DuckDB and polars, from PyPI.
 
+#![allow(clippy::unwrap_used, reason = "a test file; helpers are outside #[test]")]
+
 use std::path::PathBuf;
 use std::process::Command;
 

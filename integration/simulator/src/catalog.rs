@@ -91,8 +91,8 @@ impl Catalog {
     pub(crate) fn initialize(&mut self, start: &StartOffsets) -> Committed {
         self.initialized = true;
         for (partition, offset) in start.iter() {
-            if !self.committed.contains_key(&partition) {
-                self.committed.insert(partition, offset);
+            if let std::collections::btree_map::Entry::Vacant(free) = self.committed.entry(partition) {
+                free.insert(offset);
                 self.cover(partition, offset);
             }
         }

@@ -1,6 +1,8 @@
 //! The world: processes, the calls between them, and what goes wrong.
 
-use std::collections::{BTreeMap, VecDeque};
+#![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
+
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
@@ -162,7 +164,7 @@ pub(crate) struct World {
     coordinator: Coordinator,
     runners: BTreeMap<RunnerId, Runner>,
     waiting: BTreeMap<u64, Waiting>,
-    open_publishes: BTreeMap<u64, ()>,
+    open_publishes: BTreeSet<u64>,
     calls: u64,
     names: u64,
     faults: bool,
@@ -196,7 +198,7 @@ impl World {
                 .filter_map(|n| Some((RunnerId::new(format!("r{n}")).ok()?, Runner::default())))
                 .collect(),
             waiting: BTreeMap::new(),
-            open_publishes: BTreeMap::new(),
+            open_publishes: BTreeSet::new(),
             calls: 0,
             names: 0,
             faults: true,
@@ -338,7 +340,7 @@ impl World {
                 task,
                 attempt,
             } => {
-                if self.open_publishes.remove(&attempt).is_none() {
+                if !self.open_publishes.remove(&attempt) {
                     return Ok(());
                 }
                 let answer = PublishAnswer {
@@ -620,14 +622,16 @@ impl World {
     fn carry_out(&mut self, life: u64, action: Action) -> Checked {
         match &action {
             Action::AssignTask { runner, assignment } => {
-                self.note(format!("{} is assigned to {runner}", assignment.task))
+                self.note(format!("{} is assigned to {runner}", assignment.task));
             }
-            Action::PauseTask { runner, task } => self.note(format!("{task} on {runner} is to pause")),
+            Action::PauseTask { runner, task } => {
+                self.note(format!("{task} on {runner} is to pause"));
+            }
             Action::SetEndOffsets { runner, task, .. } => {
-                self.note(format!("{task} on {runner} is told its end"))
+                self.note(format!("{task} on {runner} is told its end"));
             }
             Action::StopTask { runner, task, reason } => {
-                self.note(format!("{task} on {runner} is to stop: {reason:?}"))
+                self.note(format!("{task} on {runner} is to stop: {reason:?}"));
             }
             Action::RegisterGroup(call) => self.note(format!("{} is registered", call.group)),
             _ => {}
@@ -893,7 +897,7 @@ impl World {
         task: TaskId,
         call: u64,
         what: TaskCall,
-        _epoch: Epoch,
+        epoch: Epoch,
     ) -> Checked {
         let now = self.schedule.now;
         if self.is_cut_off(runner) {
@@ -921,7 +925,7 @@ impl World {
                 found
                     .tasks
                     .insert(task.clone(), Task::new(machine, actions, Some(call)));
-                self.step_later(&runner, life, &task, 0);
+                self.step_later(runner, life, &task, 0);
             }
             TaskCall::Event(event, kind) => {
                 let Some(known) = found.tasks.get_mut(&task) else {
@@ -935,7 +939,7 @@ impl World {
                         task,
                         call,
                         what,
-                        epoch: _epoch,
+                        epoch,
                     };
                     self.schedule.after(1, again);
                     return Ok(());
@@ -943,7 +947,7 @@ impl World {
                 match known.machine.on(now, event) {
                     Ok(actions) => {
                         known.enqueue(actions, Some(call));
-                        self.step_later(&runner, life, &task, 0);
+                        self.step_later(runner, life, &task, 0);
                     }
                     Err(refusal) => self.said(call, &task, kind, &Said::Refused(refusal.to_string())),
                 }
@@ -1208,7 +1212,7 @@ impl World {
                 }
                 self.calls += 1;
                 let attempt = self.calls;
-                self.open_publishes.insert(attempt, ());
+                self.open_publishes.insert(attempt);
                 let publish = Box::new(Task::publish(&saved));
                 let (runner, task) = (runner.clone(), id.clone());
                 self.schedule.after(
@@ -1334,7 +1338,7 @@ impl World {
             self.coverage.hit("answer of a commit lost");
             return Ok(());
         }
-        if self.open_publishes.remove(&attempt).is_some() {
+        if self.open_publishes.remove(&attempt) {
             let event = Box::new(TaskEvent::PublishAnswered(answer));
             self.schedule.after(
                 5,

@@ -1,5 +1,11 @@
 //! The same client works in-process and over a socket; unknown calls and values do no harm.
 
+#![allow(
+    clippy::unwrap_used,
+    clippy::expect_used,
+    reason = "a test file; helpers are outside #[test]"
+)]
+
 use std::sync::Arc;
 use std::time::Duration;
 
