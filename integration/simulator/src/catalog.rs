@@ -155,9 +155,9 @@ impl Catalog {
     pub(crate) fn register(&mut self, call: &RegisterCall, epoch: Epoch) -> Result<(), String> {
         let ended = self.groups.get(&call.group).is_some_and(|group| group.ended);
         if let Some(known) = self.groups.get(&call.group)
-            && known.epoch > epoch
+            && (known.epoch, known.revision) > (epoch, call.revision)
         {
-            return Err(format!("epoch {epoch} is behind {}", known.epoch));
+            return Err(format!("a registration of {} was overtaken", call.group));
         }
         let group = RegisteredGroup {
             id: call.group.clone(),
@@ -168,6 +168,7 @@ impl Catalog {
             start: call.start.clone(),
             tokens: call.tokens.iter().cloned().collect(),
             epoch,
+            revision: call.revision,
             ended,
         };
         self.groups.insert(call.group.clone(), group);

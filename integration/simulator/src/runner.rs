@@ -31,6 +31,8 @@ pub(crate) struct Disk {
 pub(crate) struct Task {
     pub(crate) machine: TaskMachine,
     pub(crate) todo: VecDeque<(TaskAction, Option<u64>)>,
+    /// Events that came while an earlier one's actions are under way.
+    pub(crate) inbox: VecDeque<TaskEvent>,
     sinks: Sinks,
     memory: BTreeMap<(PartitionId, SegmentId, u32), Vec<Row>>,
     read: ReadState,
@@ -53,6 +55,7 @@ impl Task {
             sinks: Sinks::restore(&read, MAX_ROWS),
             machine,
             todo: VecDeque::new(),
+            inbox: VecDeque::new(),
             memory: BTreeMap::new(),
             read,
             until: None,

@@ -1027,6 +1027,11 @@ impl World {
             self.step_later(runner, life, id, 0);
             return Ok(());
         }
+        if let Some(event) = task.inbox.pop_front() {
+            self.for_task(runner, life, id, event)?;
+            self.step_later(runner, life, id, 0);
+            return Ok(());
+        }
         if task.reads {
             self.read(runner, life, id);
         }
@@ -1074,16 +1079,9 @@ impl World {
             return Ok(());
         }
         if !task.todo.is_empty() {
-            let (runner, task) = (runner.clone(), id.clone());
-            self.schedule.after(
-                1,
-                Happening::ForTask {
-                    runner,
-                    life,
-                    task,
-                    event: Box::new(event),
-                },
-            );
+            // One event at a time, as in the actor: what comes meanwhile waits its turn.
+            task.inbox.push_back(event);
+            self.step_later(runner, life, id, 0);
             return Ok(());
         }
         if matches!(event, TaskEvent::Wake) {

@@ -50,6 +50,7 @@ pub(crate) fn of_call(error: &PublisherError) -> RpcError {
         }
         Refusal::Allocation(AllocationRefusal::NoNumberLeft { .. }) => RpcError::ResourceExhausted(text),
         Refusal::StaleEpoch { .. }
+        | Refusal::Overtaken { .. }
         | Refusal::StaleGeneration { .. }
         | Refusal::OtherStream { .. }
         | Refusal::OffsetsDiffer { .. }

@@ -126,6 +126,7 @@ pub(crate) fn register(
         start: offsets("start", message.start.as_ref())?,
         tokens: tokens.collect::<Result<Vec<AssignmentToken>, _>>()?,
         epoch: Epoch(message.coordinator_epoch),
+        revision: message.revision,
         mode: mode(message.mode)?,
         topic: topic(message.topic)?,
         at,

@@ -115,6 +115,7 @@ CREATE TABLE registered_groups (
     start_offsets TEXT NOT NULL,    -- JSON: partition -> offset
     tokens TEXT NOT NULL,           -- JSON: list
     epoch BIGINT NOT NULL,
+    revision BIGINT NOT NULL,       -- of the newest registration within its epoch
     ended BOOLEAN NOT NULL,
     registered_at BIGINT NOT NULL,
     ended_at BIGINT,

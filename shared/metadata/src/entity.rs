@@ -117,6 +117,7 @@ table!(registered_groups, "registered_groups", {
     start_offsets: String,
     tokens: String,
     epoch: i64,
+    revision: i64,
     ended: bool,
     registered_at: i64,
     ended_at: Option<i64>,

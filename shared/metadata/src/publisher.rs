@@ -68,6 +68,8 @@ pub struct RegisterGroup {
     /// Replace those registered before.
     pub tokens: Vec<AssignmentToken>,
     pub epoch: Epoch,
+    /// Grows with every registration of one epoch.
+    pub revision: u64,
     pub mode: GroupMode,
     pub topic: String,
     pub at: TimestampMillis,
@@ -137,6 +139,8 @@ pub struct SegmentFilter {
 pub enum Refusal {
     #[error("epoch {given} is refused, {held} holds: another coordinator has taken over; stop")]
     StaleEpoch { held: Epoch, given: Epoch },
+    #[error("a newer registration of group {group} was here before this one: nothing was changed")]
+    Overtaken { group: GroupId },
     #[error("the generation of {supervisor}'s offsets is {held}, not {given}: read them again")]
     StaleGeneration {
         supervisor: SupervisorId,

@@ -171,6 +171,8 @@ pub struct RegisteredGroup {
     pub tokens: Vec<AssignmentToken>,
     /// Epoch that registered it last.
     pub epoch: Epoch,
+    /// Of the newest registration within that epoch.
+    pub revision: u64,
     /// It publishes nothing any more.
     pub ended: bool,
 }

@@ -232,6 +232,7 @@ impl Actor {
             coordinator_epoch: self.epoch(),
             mode: types::GroupMode::Legacy.into(),
             topic: register.topic,
+            revision: register.revision,
         };
         let (mut client, limit) = self.publisher();
         self.answer(async move {

@@ -242,6 +242,7 @@ impl Group {
             coordinator_epoch: 1,
             mode: types::GroupMode::Legacy.into(),
             topic: "wiki".into(),
+            revision: 0,
         }
     }
     pub(crate) async fn register(&self, world: &mut World) {

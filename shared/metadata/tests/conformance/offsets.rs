@@ -306,6 +306,27 @@ async fn a_group_stays_what_it_was_registered_as(fresh: Fresh) {
     store.register_group(&replaced).await.unwrap();
     let registered = store.group(&wiki(), &group.id()).await.unwrap().unwrap();
     assert_eq!((registered.tokens, registered.epoch), (tokens, Epoch(2)));
+    // A registration that was overtaken on its way brings no tokens back; a new epoch counts from the beginning.
+    let newer = tidegate_metadata::RegisterGroup {
+        revision: 5,
+        ..replaced.clone()
+    };
+    store.register_group(&newer).await.unwrap();
+    let overtaken = tidegate_metadata::RegisterGroup {
+        revision: 4,
+        ..group.registration(2)
+    };
+    let refused = store.register_group(&overtaken).await.unwrap_err();
+    assert!(
+        matches!(refused, PublisherError::Refused(Refusal::Overtaken { .. })),
+        "{refused}"
+    );
+    let registered = store.group(&wiki(), &group.id()).await.unwrap().unwrap();
+    assert_eq!(
+        (registered.tokens, registered.revision),
+        (newer.tokens.clone(), 5)
+    );
+    store.register_group(&newer).await.unwrap();
     let odd = Group::new("odd", at([(0, 2)]), at([(0, 5)]));
     let registration = tidegate_metadata::RegisterGroup {
         mode: GroupMode::Unknown(9),

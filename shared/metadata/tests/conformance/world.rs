@@ -77,6 +77,7 @@ impl Group {
             start: self.start.clone(),
             tokens: vec![self.token(0), self.token(1)],
             epoch: Epoch(epoch),
+            revision: 0,
             mode: GroupMode::Legacy,
             topic: "wiki".into(),
             at: NOW,

@@ -24,6 +24,7 @@ pub(super) fn group(name: &str, start: &PartitionOffsets) -> RegisteredGroup {
         start: start.clone(),
         tokens: vec![AssignmentToken::new(format!("{name}-token")).unwrap()],
         epoch: Epoch(1),
+        revision: 0,
         ended: false,
     }
 }

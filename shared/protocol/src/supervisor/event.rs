@@ -230,6 +230,8 @@ pub struct RegisterCall {
     pub start: StartOffsets,
     pub topic: String,
     pub tokens: BTreeSet<AssignmentToken>,
+    /// Grows with every registration of this life; the epoch orders lives.
+    pub revision: u64,
 }
 
 /// What people ask for.

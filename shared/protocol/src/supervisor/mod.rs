@@ -106,6 +106,8 @@ pub struct Supervisor {
     resetting: Call,
     /// The reset needs a look later than this one, to compare with.
     reset_look: Option<u64>,
+    /// Registrations sent in this life.
+    registrations: u64,
     /// Tasks that failed one after the other.
     failures: u32,
     errors: VecDeque<RecentError>,
@@ -226,6 +228,7 @@ impl Supervisor {
             initialize: Call::Idle,
             resetting: Call::Idle,
             reset_look: None,
+            registrations: 0,
             failures: 0,
             errors: VecDeque::new(),
             actions: Vec::new(),

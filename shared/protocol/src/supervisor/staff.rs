@@ -90,6 +90,7 @@ impl Supervisor {
         }
         group.register = Call::OnItsWay;
         group.registering.clone_from(&wanted);
+        self.registrations += 1;
         self.actions.push(Action::RegisterGroup(RegisterCall {
             supervisor: self.document.id.clone(),
             group: group.document.id.clone(),
@@ -98,6 +99,7 @@ impl Supervisor {
             start: group.document.start.clone(),
             topic: group.document.stream.topic.clone(),
             tokens: wanted,
+            revision: self.registrations,
         }));
     }
 

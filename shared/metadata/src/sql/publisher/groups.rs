@@ -34,6 +34,10 @@ pub(super) async fn register<C: ConnectionTrait>(tx: &C, call: &RegisterGroup) -
         if group.ended {
             return refuse(Refusal::GroupEnded { group: group.id });
         }
+        // It was overtaken by a newer one: the tokens that it names may have been replaced.
+        if group.epoch == call.epoch && call.revision < group.revision {
+            return refuse(Refusal::Overtaken { group: group.id });
+        }
     }
     Entity::insert(ActiveModel {
         supervisor_id: set(call.supervisor.as_str()),
@@ -45,13 +49,14 @@ pub(super) async fn register<C: ConnectionTrait>(tx: &C, call: &RegisterGroup) -
         start_offsets: set(json(&call.start)),
         tokens: set(json(&call.tokens)),
         epoch: set(signed(call.epoch.0)),
+        revision: set(signed(call.revision)),
         ended: set(false),
         registered_at: set(call.at.0),
         ended_at: set(None::<i64>),
     })
     .on_conflict(
         OnConflict::columns([Column::SupervisorId, Column::GroupId])
-            .update_columns([Column::Tokens, Column::Epoch])
+            .update_columns([Column::Tokens, Column::Epoch, Column::Revision])
             .to_owned(),
     )
     .exec_without_returning(tx)
@@ -164,6 +169,7 @@ fn registered(what: &'static str, row: &registered_groups::Model) -> Result<Regi
         start: read.json(&row.start_offsets)?,
         tokens: read.json(&row.tokens)?,
         epoch: Epoch(row.epoch.unsigned_abs()),
+        revision: row.revision.unsigned_abs(),
         ended: row.ended,
     })
 }
