@@ -288,21 +288,28 @@ impl Supervisor {
     /// The rule that is broken, if one is: partitions are read by one group at a time, and each group starts where
     /// the one before it ends (I4, I5).
     pub fn broken(&self) -> Option<String> {
-        let mut last: BTreeMap<PartitionId, &GroupRun> = BTreeMap::new();
-        for group in self
-            .groups
-            .values()
-            .filter(|group| !group.document.is_over() && !group.is_given_up())
-        {
+        let mut last: BTreeMap<PartitionId, (u64, &GroupRun)> = BTreeMap::new();
+        for (ordinal, group) in &self.groups {
+            if group.document.is_over() || group.is_given_up() {
+                continue;
+            }
             for (partition, start) in group.document.start.iter() {
-                if let Some(before) = last.insert(partition, group) {
-                    let end = before.end().and_then(|end| end.get(partition));
-                    if end != Some(start) {
-                        let (a, b) = (&before.document.id, &group.document.id);
-                        return Some(format!(
-                            "partition {partition}: {a} ends at {end:?}, {b} starts at {start}"
-                        ));
-                    }
+                let Some((number, before)) = last.insert(partition, (*ordinal, group)) else {
+                    continue;
+                };
+                let end = before.end().and_then(|end| end.get(partition));
+                // A group between them may be over and forgotten while an earlier one still waits for its handoff.
+                let knows_all = (number..*ordinal).all(|between| self.groups.contains_key(&between));
+                let fits = match end {
+                    Some(end) if knows_all => end == start,
+                    Some(end) => end <= start,
+                    None => false,
+                };
+                if !fits {
+                    let (a, b) = (&before.document.id, &group.document.id);
+                    return Some(format!(
+                        "partition {partition}: {a} ends at {end:?}, {b} starts at {start}"
+                    ));
                 }
             }
         }
