@@ -16,7 +16,7 @@ import pyarrow.parquet as pq, pyarrow as pa
 tables = [pq.read_table(f) for f in files]
 meta = {k.decode(): v.decode() for k, v in pq.ParquetFile(files[0]).metadata.metadata.items()}
 import duckdb
-d = duckdb.sql(f"select count(*), sum(added), min(typeof(__time)) from read_parquet('{folder}/**/*.parquet')").fetchone()
+d = duckdb.sql(f"select count(*), sum(added), min(typeof(__time)) from read_parquet('{folder}/**/*.parquet')").fetchall()[0]
 import polars as pl
 p = pl.read_parquet(files)
 print(json.dumps({

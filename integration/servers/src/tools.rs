@@ -18,7 +18,7 @@ pub const OLDEST_JAVA: u32 = 17;
 /// MinIO's module wants it.
 pub const OLDEST_GO: (u32, u32) = (1, 24);
 /// Readers that a Parquet file must satisfy besides our own.
-pub const PYTHON_PACKAGES: [&str; 2] = ["pyarrow==26.0.1", "duckdb==2.0.1"];
+pub const PYTHON_PACKAGES: [&str; 3] = ["pyarrow==26.0.1", "duckdb==2.0.1", "polars==2.1.0"];
 const LOG4J_BINDING_VERSION: &str = "2.24.3";
 
 /// `java`, if there is one that is new enough.

@@ -298,8 +298,10 @@ impl Supervisor {
                     continue;
                 };
                 let end = before.end().and_then(|end| end.get(partition));
-                // A group between them may be over and forgotten while an earlier one still waits for its handoff.
-                let knows_all = (number..*ordinal).all(|between| self.groups.contains_key(&between));
+                // A group between them may be over while an earlier one still waits for its handoff.
+                let counts = |group: &GroupRun| !group.document.is_over() && !group.is_given_up();
+                let knows_all =
+                    (number..*ordinal).all(|between| self.groups.get(&between).is_some_and(counts));
                 let fits = match end {
                     Some(end) if knows_all => end == start,
                     Some(end) => end <= start,
