@@ -217,7 +217,7 @@ impl Supervisor {
         why: String,
         key: String,
     ) {
-        if self.document.reset.is_some() {
+        if self.document.reset.is_some() || self.document.done_resets.contains(&key) {
             return;
         }
         // Offsets for some partitions reset these; without any, all are meant.

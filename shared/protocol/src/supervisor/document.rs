@@ -101,6 +101,9 @@ pub struct SupervisorDocument {
     pub next_group: u64,
     pub fresh: Fresh,
     pub reset: Option<ResetDocument>,
+    /// Keys of the newest resets that are done: the same call again does nothing (I11).
+    #[serde(default)]
+    pub done_resets: Vec<String>,
     /// Records by outcome of all groups that are published; a group is added in the transaction that ends it.
     pub counts: RowCounts,
     #[serde(flatten)]

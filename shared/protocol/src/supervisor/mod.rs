@@ -136,6 +136,7 @@ impl Supervisor {
             next_group: 1,
             fresh: Fresh::All,
             reset: None,
+            done_resets: Vec::new(),
             counts: Default::default(),
             unknown: Default::default(),
         };

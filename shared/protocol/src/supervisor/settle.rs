@@ -11,6 +11,9 @@ use super::{
 };
 use crate::group::{Call, StopWord};
 
+/// Keys of resets that are remembered.
+const REMEMBERED_RESETS: usize = 16;
+
 impl Supervisor {
     pub(super) fn settle(&mut self, now: TimestampMillis, ids: &mut impl IdSource) {
         if self.document.reset.is_some() {
@@ -194,6 +197,10 @@ impl Supervisor {
             .collect();
         self.note_fresh(&reset, &concerned);
         self.document.reset = None;
+        let done = &mut self.document.done_resets;
+        done.push(reset.key.clone());
+        let surplus = done.len().saturating_sub(REMEMBERED_RESETS);
+        done.drain(..surplus);
         self.reset_look = None;
         self.stream_changed = None;
         self.lost.clear();
