@@ -293,6 +293,37 @@ impl Cluster {
         Ok(())
     }
 
+    /// SIGKILL; nobody starts it again.
+    pub(crate) fn kill9_for_good(&mut self, service: Service, number: usize) -> Result<()> {
+        let mut process = self
+            .processes
+            .remove(&(service, number))
+            .context("no such process")?;
+        process.child.kill()?;
+        process.child.wait()?;
+        Ok(())
+    }
+
+    /// True once every group that reads has all its replicas placed, each on a runner of its own.
+    pub(crate) fn replicas_are_apart(&self, supervisor: &str) -> Result<bool> {
+        wait(
+            "replicas to be on different runners",
+            Duration::from_secs(30),
+            || {
+                let status = self.status(supervisor)?;
+                let mut groups: BTreeMap<String, Vec<String>> = BTreeMap::new();
+                for task in status.reading {
+                    let group = task.status.map(|status| status.group_id).unwrap_or_default();
+                    groups.entry(group).or_default().push(task.runner_id);
+                }
+                let apart = |on: &Vec<String>| {
+                    on.len() == 2 && on[0] != on[1] && on.iter().all(|runner| !runner.is_empty())
+                };
+                Ok((!groups.is_empty() && groups.values().all(apart)).then_some(true))
+            },
+        )
+    }
+
     fn wait_until_serving(&mut self, service: Service, number: usize) -> Result<()> {
         let process = self
             .processes

@@ -3,7 +3,10 @@
 use anyhow::Result;
 use serde_json::{Value, json};
 
+use tidegate_servers::unique_name;
+
 use crate::cluster::{Cluster, Service};
+use crate::wikiticker::Ingest;
 use crate::{events, wikiticker};
 
 const ORDER: [Service; 4] = [
@@ -17,9 +20,10 @@ pub(crate) fn run() -> Result<Value> {
     let events = events::load()?;
     let mut cluster = Cluster::start(1)?;
     let mut kills = Vec::new();
-    let held = wikiticker::ingest(&mut cluster, "wiki-kill9", false, &events, |cluster, piece| {
+    let name = unique_name("wiki-kill9");
+    let held = wikiticker::ingest(&mut cluster, Ingest::plain(&name), &events, |cluster, piece| {
         let service = ORDER[piece % ORDER.len()];
-        cluster.wait_until_progress("wiki-kill9", piece)?;
+        cluster.wait_until_progress(&name, piece)?;
         cluster.kill9_and_restart(service)?;
         kills.push(service.name());
         Ok(())

@@ -9,6 +9,7 @@ mod bad_input;
 mod cluster;
 mod events;
 mod kill9;
+mod replicas;
 mod segments;
 mod wikiticker;
 
@@ -32,6 +33,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "wikiticker-kill9",
         about: "the same while each service is killed twice with SIGKILL: the same totals",
         run: kill9::run,
+    },
+    Scenario {
+        name: "wikiticker-replicas",
+        about: "two replicas on two task-runners, one of which is killed for good: the same totals",
+        run: replicas::run,
     },
     Scenario {
         name: "bad-input",

@@ -5,6 +5,8 @@ use std::time::Duration;
 use anyhow::{Result, ensure};
 use serde_json::{Value, json};
 
+use tidegate_servers::unique_name;
+
 use crate::cluster::Cluster;
 use crate::events::{self, Events};
 use crate::segments::{self, Held};
@@ -13,8 +15,9 @@ use crate::segments::{self, Held};
 pub(crate) fn run() -> Result<Value> {
     let events = events::load()?;
     let mut cluster = Cluster::start(1)?;
-    let plain = ingest(&mut cluster, "wiki", false, &events, |_, _| Ok(()))?;
-    let rolled = ingest(&mut cluster, "wiki-rollup", true, &events, |_, _| Ok(()))?;
+    let (wiki, rollup) = (unique_name("wiki"), unique_name("wiki-rollup"));
+    let plain = ingest(&mut cluster, Ingest::plain(&wiki), &events, |_, _| Ok(()))?;
+    let rolled = ingest(&mut cluster, Ingest::rolled_up(&rollup), &events, |_, _| Ok(()))?;
     cluster.stop()?;
     let ok = plain.totals == events.totals && matches_rolled_up(&rolled, &events);
     Ok(json!({
@@ -38,22 +41,47 @@ pub(crate) fn matches_rolled_up(rolled: &Held, events: &Events) -> bool {
         && rolled.totals.rows < events.totals.rows
 }
 
+/// What is ingested, and how.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Ingest<'a> {
+    /// Of supervisor, topic and data source.
+    pub(crate) name: &'a str,
+    pub(crate) rollup: bool,
+    pub(crate) replicas: u32,
+}
+
+impl<'a> Ingest<'a> {
+    pub(crate) fn plain(name: &'a str) -> Self {
+        Self {
+            name,
+            rollup: false,
+            replicas: 1,
+        }
+    }
+    pub(crate) fn rolled_up(name: &'a str) -> Self {
+        Self {
+            rollup: true,
+            ..Self::plain(name)
+        }
+    }
+}
+
 /// Produces the events in pieces to a topic of 4 partitions, ingests them, and reads the segments back.
 /// `between` is called after each piece with its number: the place for trouble.
 pub(crate) fn ingest(
     cluster: &mut Cluster,
-    name: &str,
-    rollup: bool,
+    what: Ingest<'_>,
     events: &Events,
     mut between: impl FnMut(&mut Cluster, usize) -> Result<()>,
 ) -> Result<Held> {
     const PIECES: usize = 8;
+    let name = what.name;
     cluster.create_topic(name, 4)?;
     let pieces: Vec<&[String]> = events
         .records
         .chunks(events.records.len().div_ceil(PIECES))
         .collect();
-    cluster.submit(&spec(name, rollup, cluster.bootstrap(), "PT10S"))?;
+    cluster.submit(&spec(what, cluster.bootstrap(), "PT10S"))?;
     for (number, piece) in pieces.iter().enumerate() {
         cluster.produce(name, piece.iter().map(|record| Some(record.as_bytes())))?;
         between(cluster, number)?;
@@ -67,7 +95,12 @@ pub(crate) fn ingest(
     segments::read(&segments, |key| cluster.object(key))
 }
 
-fn spec(name: &str, rollup: bool, bootstrap: &str, task_duration: &str) -> Value {
+fn spec(what: Ingest<'_>, bootstrap: &str, task_duration: &str) -> Value {
+    let Ingest {
+        name,
+        rollup,
+        replicas,
+    } = what;
     let dimensions = if rollup {
         json!(["channel"])
     } else {
@@ -109,7 +142,7 @@ fn spec(name: &str, rollup: bool, bootstrap: &str, task_duration: &str) -> Value
             },
             "ioConfig": {
                 "topic": name, "inputFormat": { "type": "json" }, "useEarliestOffset": true,
-                "taskCount": 2, "replicas": 1, "taskDuration": task_duration, "startDelay": "PT0S", "period": "PT1S",
+                "taskCount": 2, "replicas": replicas, "taskDuration": task_duration, "startDelay": "PT0S", "period": "PT1S",
                 "consumerProperties": { "bootstrap.servers": bootstrap },
             },
             "tuningConfig": { "type": "kafka", "maxRowsInMemory": 5000, "intermediatePersistPeriod": "PT2S" },
