@@ -13,3 +13,21 @@ fn the_first_300_seeds_keep_every_invariant_and_converge_and_meet_every_fault() 
     let coverage = run_many(0, 300, Options::default()).unwrap_or_else(|failure| panic!("{failure}"));
     assert_eq!(coverage.missing(), Vec::<&str>::new(), "{coverage:#?}");
 }
+
+/// Hundreds of uploads that ended in one millisecond took turns so clumsily that the steps ran out.
+#[test]
+fn seed_104_many_uploads_end_at_once() {
+    run(104, Options::default()).unwrap();
+}
+
+/// A registration that was delayed on its way replaced a newer one and left a task without a token.
+#[test]
+fn seed_236_a_registration_is_overtaken() {
+    run(236, Options::default()).unwrap();
+}
+
+/// A group between two others was over and forgotten while the first still waited for its handoff.
+#[test]
+fn seed_386_a_group_is_over_before_its_elder() {
+    run(386, Options::default()).unwrap();
+}
