@@ -9,6 +9,12 @@ use std::time::{Duration, Instant};
 
 use serde_json::Value;
 
+const SPEC: &str = r#"{"type": "kafka", "spec": {
+            "dataSchema": {"dataSource": "wiki", "timestampSpec": {"column": "time", "format": "iso"},
+                           "dimensionsSpec": {"dimensions": ["page"]}},
+            "ioConfig": {"topic": "edits", "inputFormat": {"type": "json"},
+                         "consumerProperties": {"bootstrap.servers": "127.0.0.1:1"}}}}"#;
+
 fn tidegate(arguments: &[&str], folder: &Path) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).current_dir(folder).stdin(Stdio::null());
@@ -81,15 +87,7 @@ impl Serving {
 fn serve_answers_the_public_api_and_drains_on_sigterm_and_knows_everything_the_next_time() {
     let folder = tempfile::tempdir().unwrap();
     let spec = folder.path().join("spec.json");
-    std::fs::write(
-        &spec,
-        r#"{"type": "kafka", "spec": {
-            "dataSchema": {"dataSource": "wiki", "timestampSpec": {"column": "time", "format": "iso"},
-                           "dimensionsSpec": {"dimensions": ["page"]}},
-            "ioConfig": {"topic": "edits", "inputFormat": {"type": "json"},
-                         "consumerProperties": {"bootstrap.servers": "127.0.0.1:1"}}}}"#,
-    )
-    .unwrap();
+    std::fs::write(&spec, SPEC).unwrap();
     let mut serving = Serving::start(folder.path());
     let ask = |address: &str, arguments: &[&str]| {
         let mut all = vec!["--server", address, "--output", "json"];
@@ -112,6 +110,43 @@ fn serve_answers_the_public_api_and_drains_on_sigterm_and_knows_everything_the_n
     let serving = Serving::start(folder.path());
     let list = ask(&serving.address, &["supervisor", "list"]);
     assert!(list.to_string().contains("\"wiki\""), "{list}");
+}
+
+/// The commands of the README for a running service, in their order.
+fn commands_of_the_readme() -> Vec<Vec<String>> {
+    let readme = concat!(env!("CARGO_MANIFEST_DIR"), "/../../README.md");
+    let text = std::fs::read_to_string(readme).unwrap();
+    let lines = text
+        .lines()
+        .filter_map(|line| line.strip_prefix("target/release/tidegate "));
+    let words = |line: &str| {
+        let command = line.split('#').next().unwrap_or_default();
+        command.split_whitespace().map(str::to_owned).collect::<Vec<_>>()
+    };
+    lines.map(words).filter(|words| words[0] != "serve").collect()
+}
+
+#[test]
+fn the_commands_of_the_readme_work_as_they_stand_there() {
+    let folder = tempfile::tempdir().unwrap();
+    let spec = SPEC.replace("\"wiki\"", "\"my-data-source\"");
+    std::fs::write(
+        folder.path().join("my-spec.json"),
+        format!("// a comment\n{spec}"),
+    )
+    .unwrap();
+    let serving = Serving::start(folder.path());
+    let commands = commands_of_the_readme();
+    assert!(commands.len() >= 3, "{commands:?}");
+    for command in commands {
+        let arguments: Vec<&str> = command.iter().map(String::as_str).collect();
+        let output = tidegate(&arguments, folder.path())
+            .env("TIDEGATE_SERVER", &serving.address)
+            .output()
+            .unwrap();
+        let error = String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{command:?}: {error}");
+    }
 }
 
 #[test]
