@@ -132,3 +132,55 @@ fn everything_in_the_protocol_files_has_a_comment() {
     }
     assert!(bare.is_empty(), "without a comment: {bare:#?}");
 }
+
+#[tokio::test]
+async fn reflection_describes_the_services_so_that_any_client_works() {
+    use tonic_reflection::pb::v1::server_reflection_client::ServerReflectionClient;
+    use tonic_reflection::pb::v1::server_reflection_request::MessageRequest;
+    use tonic_reflection::pb::v1::server_reflection_response::MessageResponse;
+    use tonic_reflection::pb::v1::{ListServiceResponse, ServerReflectionRequest};
+
+    let (transport, _stop) = over_tcp().await;
+    let mut client = ServerReflectionClient::new(transport);
+    let mut ask = async |request: MessageRequest| {
+        let request = ServerReflectionRequest {
+            host: String::new(),
+            message_request: Some(request),
+        };
+        let answers = client
+            .server_reflection_info(tokio_stream::once(request))
+            .await
+            .unwrap();
+        answers
+            .into_inner()
+            .message()
+            .await
+            .unwrap()
+            .unwrap()
+            .message_response
+            .unwrap()
+    };
+    let MessageResponse::ListServicesResponse(ListServiceResponse { service }) =
+        ask(MessageRequest::ListServices(String::new())).await
+    else {
+        panic!("no list of services")
+    };
+    let names: Vec<&str> = service.iter().map(|service| service.name.as_str()).collect();
+    for wanted in [
+        "tidegate.serving.v1.SegmentServing",
+        "tidegate.coordinator.v1.SupervisorService",
+        "grpc.health.v1.Health",
+    ] {
+        assert!(names.contains(&wanted), "{wanted} in {names:?}");
+    }
+    for symbol in [
+        "tidegate.coordinator.v1.SupervisorService",
+        "tidegate.types.v1.PartitionOffsets",
+    ] {
+        let answer = ask(MessageRequest::FileContainingSymbol(symbol.into())).await;
+        assert!(
+            matches!(answer, MessageResponse::FileDescriptorResponse(_)),
+            "{symbol}: {answer:?}"
+        );
+    }
+}

@@ -78,8 +78,6 @@ families! {
         "Slots of all live runners by state: used, free."
     Gauge<0> LEADER "tidegate_coordinator_leader" []
         "1 when this coordinator leads."
-    Counter<1> STORE_RETRIES "tidegate_metadata_retries_total" ["operation"]
-        "Metadata transactions that were repeated after a conflict or an outage."
 }
 
 /// The page for operators.
