@@ -1,0 +1,195 @@
+//! Calls between processes: delayed, lost, repeated, answered late.
+
+#![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
+
+use rand::Rng as _;
+use tidegate_protocol::supervisor::{CallError, Committed, Event, TaskAnswer};
+use tidegate_protocol::task::TaskMachine;
+use tidegate_types::{Epoch, RunnerId, TaskId};
+
+use super::{CALL_TIMEOUT, Checked, Happening, Kind, StoreCall, TaskCall, Waiting, World, away, task_answer};
+use crate::runner::{Disk, SETTINGS, Said, Task};
+
+impl World {
+    /// Registers a call: it is answered once, or given up.
+    pub(super) fn open_call(&mut self, life: u64, task: Option<TaskId>, unreachable: Event) -> u64 {
+        self.calls += 1;
+        self.waiting.insert(
+            self.calls,
+            Waiting {
+                life,
+                task,
+                unreachable,
+            },
+        );
+        self.schedule
+            .after(CALL_TIMEOUT, Happening::GiveUp { call: self.calls });
+        self.calls
+    }
+
+    pub(super) fn answer(&mut self, call: u64, event: Event) {
+        if self.bad_luck(60) {
+            self.coverage.hit("answer lost");
+            return;
+        }
+        if let Some(waiting) = self.waiting.remove(&call) {
+            self.later(waiting.life, event);
+        }
+    }
+
+    /// Sends it with a delay; it may be lost, or arrive twice.
+    pub(super) fn send(&mut self, make: impl Fn() -> Happening) {
+        if self.bad_luck(60) {
+            self.coverage.hit("request lost");
+            return;
+        }
+        let delay = self.random.random_range(1..80);
+        self.schedule.after(delay, make());
+        if self.bad_luck(80) {
+            self.coverage.hit("request repeated");
+            let delay = self.random.random_range(1..4_000);
+            self.schedule.after(delay, make());
+        }
+    }
+
+    pub(super) fn call_publisher(&mut self, life: u64, what: StoreCall, unreachable: Event) {
+        let call = self.open_call(life, None, unreachable);
+        let epoch = self.coordinator.stored.epoch;
+        self.send(|| Happening::ToPublisher {
+            call,
+            what: what.clone(),
+            epoch,
+        });
+    }
+
+    pub(super) fn at_publisher(&mut self, call: u64, what: StoreCall, epoch: Epoch) -> Checked {
+        if !self.publisher_is_up {
+            return Ok(());
+        }
+        let refused = |why: String| CallError::Refused(why);
+        let event = match what {
+            StoreCall::Get => Event::CommittedAnswered(Ok(self.catalog.committed())),
+            StoreCall::Initialize(start) => Event::OffsetsInitialized(Ok(self.catalog.initialize(&start))),
+            StoreCall::Reset(reset) => {
+                let result: Result<Committed, CallError> = self.catalog.reset(&reset).map_err(refused);
+                self.note(format!("reset: {result:?}"));
+                Event::OffsetsReset(result)
+            }
+            StoreCall::Register(register) => {
+                let result = self.catalog.register(&register, epoch).map_err(refused);
+                Event::GroupRegistered {
+                    group: register.group,
+                    result,
+                }
+            }
+            StoreCall::End(group) => {
+                self.catalog.end_group(&group);
+                Event::GroupEnded {
+                    group,
+                    result: Ok(()),
+                }
+            }
+        };
+        self.answer(call, event);
+        Ok(())
+    }
+
+    pub(super) fn call_runner(&mut self, life: u64, runner: RunnerId, task: TaskId, what: TaskCall) {
+        let unreachable = match &what {
+            TaskCall::Assign(_) => task_answer(&task, Kind::Assign, Err(away())),
+            TaskCall::Event(_, kind) => task_answer(&task, *kind, Err(away())),
+        };
+        let call = self.open_call(life, Some(task.clone()), unreachable);
+        let epoch = self.coordinator.stored.epoch;
+        self.send(|| Happening::ToRunner {
+            runner: runner.clone(),
+            task: task.clone(),
+            call,
+            what: what.clone(),
+            epoch,
+        });
+    }
+
+    // ---- a runner's shell ----
+
+    pub(super) fn is_cut_off(&self, runner: &RunnerId) -> bool {
+        self.cut_off
+            .get(runner)
+            .is_some_and(|until| *until > self.schedule.now)
+    }
+
+    pub(super) fn at_runner(
+        &mut self,
+        runner: &RunnerId,
+        task: TaskId,
+        call: u64,
+        what: TaskCall,
+        epoch: Epoch,
+    ) -> Checked {
+        let now = self.schedule.now;
+        if self.is_cut_off(runner) {
+            return Ok(());
+        }
+        let Some(found) = self.runners.get_mut(runner).filter(|found| found.up) else {
+            return Ok(());
+        };
+        let life = found.life;
+        match what {
+            TaskCall::Assign(assignment) => {
+                if let Some(known) = found.tasks.get(&task) {
+                    let report = known.report();
+                    self.answer(
+                        call,
+                        Event::TaskAnswered {
+                            task,
+                            answer: TaskAnswer::Assigned(Ok(Box::new(report))),
+                        },
+                    );
+                    return Ok(());
+                }
+                let (machine, actions) = TaskMachine::assign(*assignment, SETTINGS);
+                found.disks.insert(task.clone(), Disk::default());
+                found
+                    .tasks
+                    .insert(task.clone(), Task::new(machine, actions, Some(call)));
+                self.step_later(runner, life, &task, 0);
+            }
+            TaskCall::Event(event, kind) => {
+                let Some(known) = found.tasks.get_mut(&task) else {
+                    self.said(call, &task, kind, &Said::Unknown);
+                    return Ok(());
+                };
+                if !known.todo.is_empty() {
+                    let what = TaskCall::Event(event, kind);
+                    let again = Happening::ToRunner {
+                        runner: runner.clone(),
+                        task,
+                        call,
+                        what,
+                        epoch,
+                    };
+                    self.schedule.after(1, again);
+                    return Ok(());
+                }
+                match known.machine.on(now, event) {
+                    Ok(actions) => {
+                        known.enqueue(actions, Some(call));
+                        self.step_later(runner, life, &task, 0);
+                    }
+                    Err(refusal) => self.said(call, &task, kind, &Said::Refused(refusal.to_string())),
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The answer to a call about a task, in the coordinator's words.
+    pub(super) fn said(&mut self, call: u64, task: &TaskId, kind: Kind, said: &Said) {
+        let result = match said {
+            Said::Answer(answer) => Ok(answer.clone()),
+            Said::Refused(why) => Err(CallError::Refused(why.clone())),
+            Said::Unknown => Err(CallError::NotFound("no such task".to_owned())),
+        };
+        self.answer(call, task_answer(task, kind, result));
+    }
+}

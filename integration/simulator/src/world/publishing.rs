@@ -1,0 +1,197 @@
+//! What a task asks of others: uploads, publishes, handoffs, heartbeats.
+
+#![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
+
+use tidegate_protocol::supervisor::{Event, RunnerView, TaskAnswer};
+use tidegate_protocol::task::{Answer, HandoffSeen, Life, StagedObject, TaskEvent};
+use tidegate_types::{RunnerId, TaskId};
+
+use super::{Checked, Happening, Kind, World, kind_of};
+use crate::catalog;
+use crate::catalog::Publish;
+use crate::runner::{Said, Task};
+
+impl World {
+    pub(super) fn answer_task(
+        &mut self,
+        call: u64,
+        task: &TaskId,
+        answer: &Answer,
+        report: tidegate_protocol::group::TaskReport,
+    ) {
+        let Some(waiting) = self.waiting.get(&call) else {
+            return;
+        };
+        if waiting.task.as_ref() != Some(task) {
+            return;
+        }
+        let kind = match &waiting.unreachable {
+            Event::TaskAnswered { answer, .. } => kind_of(answer),
+            _ => return,
+        };
+        if kind == Kind::Assign {
+            let answer = TaskAnswer::Assigned(Ok(Box::new(report)));
+            self.answer(
+                call,
+                Event::TaskAnswered {
+                    task: task.clone(),
+                    answer,
+                },
+            );
+        } else {
+            self.said(call, task, kind, &Said::Answer(answer.clone()));
+        }
+    }
+
+    pub(super) fn upload(
+        &mut self,
+        runner: &RunnerId,
+        life: u64,
+        task: TaskId,
+        object: StagedObject,
+        rows: Vec<catalog::Row>,
+    ) -> Checked {
+        if !self
+            .runners
+            .get(runner)
+            .is_some_and(|found| found.up && found.life == life)
+        {
+            return Ok(());
+        }
+        if self.bad_luck(25) {
+            self.coverage.hit("upload failed");
+            // The whole object again, under another key.
+            self.names += 1;
+            let object = StagedObject {
+                key: format!("staging/{task}/{}", self.names),
+                ..object
+            };
+            self.schedule.after(
+                400,
+                Happening::Upload {
+                    runner: runner.clone(),
+                    life,
+                    task,
+                    object,
+                    rows,
+                },
+            );
+            return Ok(());
+        }
+        self.catalog.objects.insert(object.key.clone(), rows);
+        self.for_task(runner, life, &task, TaskEvent::Uploaded(object))
+    }
+
+    pub(super) fn publish(
+        &mut self,
+        runner: &RunnerId,
+        life: u64,
+        task: TaskId,
+        attempt: u64,
+        publish: &Publish,
+    ) -> Checked {
+        if !self.publisher_is_up {
+            return Ok(());
+        }
+        let (answer, what) = self.catalog.publish(publish, &self.log)?;
+        self.coverage.hit(what);
+        self.note(format!("{task}: {what} ({})", answer.detail));
+        if self.bad_luck(15) {
+            self.coverage.hit("answer of a commit lost");
+            return Ok(());
+        }
+        if self.open_publishes.remove(&attempt) {
+            let event = Box::new(TaskEvent::PublishAnswered(answer));
+            self.schedule.after(
+                5,
+                Happening::ForTask {
+                    runner: runner.clone(),
+                    life,
+                    task,
+                    event,
+                },
+            );
+        }
+        Ok(())
+    }
+
+    pub(super) fn ask_handoff(&mut self, runner: &RunnerId, life: u64, id: &TaskId) -> Checked {
+        let Some(found) = self
+            .runners
+            .get_mut(runner)
+            .filter(|found| found.up && found.life == life)
+        else {
+            return Ok(());
+        };
+        if let Some(task) = found.tasks.get_mut(id) {
+            task.asking = false;
+        }
+        let Some(task) = found.tasks.get(id).filter(|task| !task.awaits.is_empty()) else {
+            return Ok(());
+        };
+        let seen: Vec<HandoffSeen> = task
+            .awaits
+            .iter()
+            .map(|segment| HandoffSeen {
+                segment: segment.clone(),
+                served: self.catalog.is_served(segment),
+            })
+            .collect();
+        if seen.iter().any(|seen| seen.served) {
+            self.coverage.hit("handoff confirmed");
+        }
+        self.for_task(runner, life, id, TaskEvent::HandoffAnswered(seen))
+    }
+
+    /// A runner tells all its tasks; ended ones that the coordinator has recorded are forgotten.
+    pub(super) fn heartbeat(&mut self, runner: &RunnerId, life: u64) -> Checked {
+        let lost = self.bad_luck(20) || self.is_cut_off(runner);
+        let Some(found) = self.runners.get_mut(runner).filter(|found| found.up) else {
+            return Ok(());
+        };
+        if life != u64::MAX {
+            if life != found.life {
+                return Ok(());
+            }
+            self.schedule.after(
+                500,
+                Happening::Heartbeat {
+                    runner: runner.clone(),
+                    life,
+                },
+            );
+        }
+        let tasks: Vec<_> = found.tasks.values().map(Task::report).collect();
+        if tasks
+            .iter()
+            .any(|task| task.state == tidegate_protocol::group::TaskState::Superseded)
+        {
+            self.coverage.hit("superseded");
+        }
+        let view = RunnerView {
+            id: runner.clone(),
+            slots: 6,
+            occupied: found.occupied(),
+            draining: false,
+        };
+        if lost {
+            return Ok(());
+        }
+        if let Some(machine) = &self.coordinator.machine {
+            let live = machine.live_tasks();
+            let forget: Vec<TaskId> = found
+                .tasks
+                .iter()
+                .filter(|(id, task)| matches!(task.machine.life(), Life::Ended(_)) && !live.contains(id))
+                .map(|(id, _)| id.clone())
+                .collect();
+            for id in forget {
+                found.tasks.remove(&id);
+                found.disks.remove(&id);
+            }
+        }
+        let coordinator = self.coordinator.life;
+        self.later(coordinator, Event::Heartbeat { runner: view, tasks });
+        Ok(())
+    }
+}
