@@ -23,6 +23,7 @@ const LAYERS: [&[&str]; 6] = [
         "tidegate-metadata",
         "tidegate-objects",
         "tidegate-serving",
+        "tidegate-process",
     ],
     &[
         "tidegate-publisher",

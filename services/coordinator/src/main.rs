@@ -1,78 +1,33 @@
-//! Entry of `tidegate-coordinator`: settings, telemetry, signals; everything else is in the library.
+//! Entry of `tidegate-coordinator`; the life of the process is `tidegate_process`, everything else is in the library.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use tidegate_config::{ConfigArgs, CoordinatorConfig};
+use tidegate_config::CoordinatorConfig;
 use tidegate_coordinator::{Peers, run};
-use tidegate_telemetry::{Metrics, MetricsEndpoint};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-
-/// Owns supervisors, task groups and tasks; places tasks on runners.
-#[derive(Debug, Parser)]
-#[command(name = "tidegate-coordinator", version)]
-struct Arguments {
-    #[command(flatten)]
-    config: ConfigArgs,
-}
+use tidegate_process::{Process, Started};
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let loaded = match tidegate_config::load::<CoordinatorConfig>(&arguments.config.sources()) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+    let process = Process {
+        name: "coordinator",
+        binary: "tidegate-coordinator",
+        about: "Owns supervisors, task groups and tasks; places tasks on runners.",
+        version: env!("CARGO_PKG_VERSION"),
+        common: |config: &CoordinatorConfig| &config.common,
+        address: |config: &CoordinatorConfig| &config.coordinator.address,
+        listen_key: "coordinator.listen",
     };
-    if arguments.config.check_config {
-        print!("{loaded}");
-        return ExitCode::SUCCESS;
-    }
-    match serve(loaded.settings).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tidegate-coordinator: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process.run(serve).await
 }
 
-async fn serve(config: CoordinatorConfig) -> anyhow::Result<()> {
-    let metrics = Metrics::new("coordinator");
-    let telemetry = tidegate_telemetry::init("coordinator", &config.common, &metrics)?;
-    let _endpoint = MetricsEndpoint::start(config.coordinator.address.metrics(), metrics.clone()).await?;
-    let address = config.coordinator.address.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}; set coordinator.listen"))?;
-    let peers = Peers::connect(&config)?;
-    let shutdown = CancellationToken::new();
-    let token = shutdown.clone();
-    tokio::spawn(async move {
-        signal().await;
-        token.cancel();
-    });
-    let ended = run(config, peers, metrics, listener, shutdown).await;
-    telemetry.flush().await;
-    Ok(ended?)
-}
-
-/// SIGTERM or Ctrl-C.
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be caught; Ctrl-C ends the service");
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
+async fn serve(started: Started<CoordinatorConfig>) -> anyhow::Result<()> {
+    let peers = Peers::connect(&started.config)?;
+    Ok(run(
+        started.config,
+        peers,
+        started.metrics,
+        started.listener,
+        started.shutdown,
+    )
+    .await?)
 }

@@ -1,77 +1,31 @@
-//! Entry of `tidegate-publisher`: settings, telemetry, signals; everything else is in the library.
+//! Entry of `tidegate-publisher`; the life of the process is `tidegate_process`, everything else is in the library.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use tidegate_config::{ConfigArgs, PublisherConfig};
+use tidegate_config::PublisherConfig;
+use tidegate_process::{Process, Started};
 use tidegate_publisher::run;
-use tidegate_telemetry::{Metrics, MetricsEndpoint};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-
-/// Keeps the segment catalog and the committed offsets.
-#[derive(Debug, Parser)]
-#[command(name = "tidegate-publisher", version)]
-struct Arguments {
-    #[command(flatten)]
-    config: ConfigArgs,
-}
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let loaded = match tidegate_config::load::<PublisherConfig>(&arguments.config.sources()) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+    let process = Process {
+        name: "publisher",
+        binary: "tidegate-publisher",
+        about: "Keeps the segment catalog and the committed offsets.",
+        version: env!("CARGO_PKG_VERSION"),
+        common: |config: &PublisherConfig| &config.common,
+        address: |config: &PublisherConfig| &config.publisher.address,
+        listen_key: "publisher.listen",
     };
-    if arguments.config.check_config {
-        print!("{loaded}");
-        return ExitCode::SUCCESS;
-    }
-    match serve(loaded.settings).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tidegate-publisher: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process.run(serve).await
 }
 
-async fn serve(config: PublisherConfig) -> anyhow::Result<()> {
-    let metrics = Metrics::new("publisher");
-    let telemetry = tidegate_telemetry::init("publisher", &config.common, &metrics)?;
-    let _endpoint = MetricsEndpoint::start(config.publisher.address.metrics(), metrics.clone()).await?;
-    let address = config.publisher.address.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}; set publisher.listen"))?;
-    let shutdown = CancellationToken::new();
-    let token = shutdown.clone();
-    tokio::spawn(async move {
-        signal().await;
-        token.cancel();
-    });
-    let ended = run(config, metrics, listener, shutdown).await;
-    telemetry.flush().await;
-    Ok(ended?)
-}
-
-/// SIGTERM or Ctrl-C.
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be caught; Ctrl-C ends the service");
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
+async fn serve(started: Started<PublisherConfig>) -> anyhow::Result<()> {
+    Ok(run(
+        started.config,
+        started.metrics,
+        started.listener,
+        started.shutdown,
+    )
+    .await?)
 }

@@ -1,78 +1,33 @@
-//! Entry of `tidegate-task-runner`: settings, telemetry, signals; everything else is in the library.
+//! Entry of `tidegate-task-runner`; the life of the process is `tidegate_process`, everything else is in the library.
 
 use std::process::ExitCode;
 
-use clap::Parser;
-use tidegate_config::{ConfigArgs, RunnerConfig};
+use tidegate_config::RunnerConfig;
+use tidegate_process::{Process, Started};
 use tidegate_task_runner::{Peers, run};
-use tidegate_telemetry::{Metrics, MetricsEndpoint};
-use tokio::net::TcpListener;
-use tokio_util::sync::CancellationToken;
-
-/// Reads Kafka, builds segments, publishes them through the publisher.
-#[derive(Debug, Parser)]
-#[command(name = "tidegate-task-runner", version)]
-struct Arguments {
-    #[command(flatten)]
-    config: ConfigArgs,
-}
 
 #[tokio::main]
 async fn main() -> ExitCode {
-    let arguments = Arguments::parse();
-    let loaded = match tidegate_config::load::<RunnerConfig>(&arguments.config.sources()) {
-        Ok(loaded) => loaded,
-        Err(error) => {
-            eprintln!("{error}");
-            return ExitCode::from(2);
-        }
+    let process = Process {
+        name: "task-runner",
+        binary: "tidegate-task-runner",
+        about: "Reads Kafka, builds segments, publishes them through the publisher.",
+        version: env!("CARGO_PKG_VERSION"),
+        common: |config: &RunnerConfig| &config.common,
+        address: |config: &RunnerConfig| &config.runner.address,
+        listen_key: "runner.listen",
     };
-    if arguments.config.check_config {
-        print!("{loaded}");
-        return ExitCode::SUCCESS;
-    }
-    match serve(loaded.settings).await {
-        Ok(()) => ExitCode::SUCCESS,
-        Err(error) => {
-            eprintln!("tidegate-task-runner: {error:#}");
-            ExitCode::FAILURE
-        }
-    }
+    process.run(serve).await
 }
 
-async fn serve(config: RunnerConfig) -> anyhow::Result<()> {
-    let metrics = Metrics::new("task-runner");
-    let telemetry = tidegate_telemetry::init("task-runner", &config.common, &metrics)?;
-    let _endpoint = MetricsEndpoint::start(config.runner.address.metrics(), metrics.clone()).await?;
-    let address = config.runner.address.listen;
-    let listener = TcpListener::bind(address)
-        .await
-        .map_err(|error| anyhow::anyhow!("cannot listen on {address}: {error}; set runner.listen"))?;
-    let peers = Peers::connect(&config)?;
-    let shutdown = CancellationToken::new();
-    let token = shutdown.clone();
-    tokio::spawn(async move {
-        signal().await;
-        token.cancel();
-    });
-    let ended = run(config, peers, metrics, listener, shutdown).await;
-    telemetry.flush().await;
-    Ok(ended?)
-}
-
-/// SIGTERM or Ctrl-C.
-async fn signal() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be caught; Ctrl-C ends the service");
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
+async fn serve(started: Started<RunnerConfig>) -> anyhow::Result<()> {
+    let peers = Peers::connect(&started.config)?;
+    Ok(run(
+        started.config,
+        peers,
+        started.metrics,
+        started.listener,
+        started.shutdown,
+    )
+    .await?)
 }

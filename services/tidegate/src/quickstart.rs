@@ -16,6 +16,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_config::Sources;
 use tidegate_kafka::MockBroker;
+use tidegate_process::asked_to_end;
 use tidegate_rpc::coordinator::v1 as api;
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
@@ -26,7 +27,7 @@ use crate::client::Coordinator;
 use crate::commands::Outcome;
 use crate::failure::Failure;
 use crate::generator::GeneratorSettings;
-use crate::serve::{asked_to_end, embedded, make_folder};
+use crate::serve::{embedded, make_folder};
 
 use display::Display;
 

@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use tidegate_config::{ConfigArgs, Sources};
+use tidegate_process::asked_to_end;
 use tidegate_telemetry::{Metrics, MetricsEndpoint};
 use tokio::net::TcpListener;
 
@@ -69,22 +70,4 @@ pub(crate) async fn serve(arguments: &ConfigArgs) -> Result<Outcome, Failure> {
 pub(crate) fn make_folder(path: &Path) -> Result<(), Failure> {
     std::fs::create_dir_all(path)
         .map_err(|error| Failure::Other(format!("cannot make the folder {}: {error}", path.display())))
-}
-
-/// SIGTERM or Ctrl-C.
-pub(crate) async fn asked_to_end() {
-    use tokio::signal::unix::{SignalKind, signal};
-    match signal(SignalKind::terminate()) {
-        Ok(mut terminate) => {
-            tokio::select! {
-                _ = terminate.recv() => {}
-                _ = tokio::signal::ctrl_c() => {}
-            }
-        }
-        Err(error) => {
-            tracing::warn!(%error, "SIGTERM cannot be caught; Ctrl-C ends the process");
-            // Without either signal there is only SIGKILL, which needs no help.
-            let _ = tokio::signal::ctrl_c().await;
-        }
-    }
 }
