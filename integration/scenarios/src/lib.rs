@@ -6,6 +6,7 @@
 //! Must never: look into a service other than through its public API, its processes and its segments.
 
 mod bad_input;
+mod chaos;
 mod cluster;
 mod events;
 mod kill9;
@@ -38,6 +39,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "wikiticker-replicas",
         about: "two replicas on two task-runners, one of which is killed for good: the same totals",
         run: replicas::run,
+    },
+    Scenario {
+        name: "wikiticker-chaos",
+        about: "two replicas, and 24 kills of random services at random moments: the same totals",
+        run: chaos::run,
     },
     Scenario {
         name: "bad-input",

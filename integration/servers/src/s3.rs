@@ -6,7 +6,7 @@
 use std::path::PathBuf;
 use std::process::Command;
 use std::sync::OnceLock;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use anyhow::{Context, Result, bail};
 
@@ -140,17 +140,23 @@ impl S3 {
         REGION
     }
 
-    /// Makes the bucket; fine when it is there already.
+    /// Makes the bucket; fine when it is there already. A server that says that it is ready may still refuse for a
+    /// moment: it is asked again.
     pub fn create_bucket(&self, name: &str) -> Result<()> {
-        create_bucket(
-            &self.authority,
-            name,
-            &Keys {
-                access: &self.access_key,
-                secret: &self.secret_key,
-                region: REGION,
-            },
-        )
+        let keys = Keys {
+            access: &self.access_key,
+            secret: &self.secret_key,
+            region: REGION,
+        };
+        let deadline = Instant::now() + START_LIMIT;
+        loop {
+            match create_bucket(&self.authority, name, &keys) {
+                Err(error) if error.to_string().contains("(503)") && Instant::now() < deadline => {
+                    std::thread::sleep(Duration::from_millis(50));
+                }
+                outcome => return outcome,
+            }
+        }
     }
 
     /// Makes a new empty bucket; its name.
