@@ -64,7 +64,8 @@ pub(crate) struct StatusView {
     supervisor: SupervisorView,
     state_detail: String,
     partitions: Vec<PartitionView>,
-    total_lag: u64,
+    /// Sum of the known lags; absent while none is known.
+    total_lag: Option<u64>,
     latest_taken_at: String,
     generation: u64,
     counts: CountsView,
@@ -80,11 +81,15 @@ pub(crate) struct StatusView {
 
 impl From<StatusResponse> for StatusView {
     fn from(response: StatusResponse) -> Self {
+        let is_known = response
+            .partitions
+            .iter()
+            .any(|partition| partition.lag.is_some());
         Self {
             supervisor: response.supervisor.unwrap_or_default().into(),
             state_detail: response.state_detail,
             partitions: response.partitions.into_iter().map(Into::into).collect(),
-            total_lag: response.total_lag,
+            total_lag: is_known.then_some(response.total_lag),
             latest_taken_at: instant(response.latest_taken_at_millis),
             generation: response.generation,
             counts: response.counts.into(),
@@ -167,17 +172,15 @@ impl StatusView {
             format!(": {}", self.state_detail)
         };
         let counts = &self.counts;
+        let lag = match self.total_lag {
+            Some(lag) => format!("{} (as of {})", grouped(lag), self.latest_taken_at),
+            None => "unknown".to_owned(),
+        };
         format!(
             "{id}: {state}{detail}\ntopic {topic} into data source {data_source}, spec version {version}, generation \
-             {}\nlag {} (as of {}); read {}, accepted {}, rejected {}, unparseable {}, tombstones {}\nsegments {} ({} \
-             handed off), {} rows, {} bytes",
+             {}\nlag {lag}; read {}, accepted {}, rejected {}, unparseable {}, tombstones {}\nsegments {} ({} handed \
+             off), {} rows, {} bytes",
             self.generation,
-            grouped(self.total_lag),
-            if self.latest_taken_at.is_empty() {
-                "never"
-            } else {
-                &self.latest_taken_at
-            },
             grouped(counts.records()),
             grouped(counts.accepted),
             grouped(counts.rejected),
@@ -215,7 +218,9 @@ mod tests {
         });
         let shown = view.show();
         assert!(
-            shown.contains("9007199254740993") && shown.contains('?') && shown.contains("read 1,005"),
+            shown.contains("9007199254740993")
+                && shown.contains('?')
+                && shown.contains("lag unknown; read 1,005"),
             "{shown}"
         );
         let json = serde_json::to_string(&view).unwrap();
