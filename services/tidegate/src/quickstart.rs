@@ -86,7 +86,6 @@ pub(crate) async fn quickstart(arguments: &QuickstartArgs, output: Output) -> Re
             partitions: PARTITIONS,
             ..GeneratorSettings::default()
         },
-        keep_running: arguments.keep_running,
         to: Coordinator::at(services.address())?,
         objects: data_dir.join("objects"),
         output,
@@ -96,6 +95,10 @@ pub(crate) async fn quickstart(arguments: &QuickstartArgs, output: Output) -> Re
         ended = run.go(&address) => ended,
         () = asked_to_end() => Err(Failure::Other("stopped before the end; run it again, on the same folder if you like".into())),
     };
+    let ended = match ended {
+        Ok(checked) => checked.finish(arguments.keep_running, &address).await,
+        Err(failure) => Err(failure),
+    };
     services.drain().await;
     telemetry.flush().await;
     ended
@@ -104,14 +107,13 @@ pub(crate) async fn quickstart(arguments: &QuickstartArgs, output: Output) -> Re
 struct Run {
     names: Names,
     generator: GeneratorSettings,
-    keep_running: bool,
     to: Coordinator,
     objects: std::path::PathBuf,
     output: Output,
 }
 
 impl Run {
-    async fn go(mut self, address: &str) -> Result<Outcome, Failure> {
+    async fn go(mut self, address: &str) -> Result<Checked, Failure> {
         let began = Instant::now();
         self.end_earlier_runs().await?;
         let broker = start_broker(self.names.topic.clone()).await?;
@@ -141,22 +143,11 @@ impl Run {
             .await?;
         let report = check::compare(&made, &status, segments, &self.objects, took).await?;
         report.print(self.output, &self.objects, &self.names.data_source)?;
-        let ok = report.ok();
-        if self.keep_running {
-            self.resume().await?;
-            display.say(&format!(
-                "left running: tidegate --server {address} supervisor list; Ctrl-C ends it"
-            ));
-            asked_to_end().await;
-        }
-        self.terminate(&self.names.supervisor.clone()).await?;
-        // The broker may be slow to go, and nobody needs to wait for it.
-        std::thread::spawn(move || drop(broker));
-        if ok {
-            Ok(Outcome::Good)
-        } else {
-            Err(Failure::Other(report.differences()))
-        }
+        Ok(Checked {
+            run: self,
+            report,
+            broker,
+        })
     }
 
     async fn submit(&mut self, spec: serde_json::Value) -> Result<(), Failure> {
@@ -224,6 +215,34 @@ impl Run {
             }
         }
         Ok(())
+    }
+}
+
+/// A run whose totals were compared.
+struct Checked {
+    run: Run,
+    report: check::Report,
+    broker: MockBroker,
+}
+
+impl Checked {
+    /// Stays up when it is wished, then ends the supervisor.
+    async fn finish(mut self, keep_running: bool, address: &str) -> Result<Outcome, Failure> {
+        if keep_running {
+            self.run.resume().await?;
+            eprintln!("left running: tidegate --server {address} supervisor list; Ctrl-C ends it");
+            asked_to_end().await;
+        }
+        let supervisor = self.run.names.supervisor.clone();
+        self.run.terminate(&supervisor).await?;
+        // The broker may be slow to go, and nobody needs to wait for it.
+        let broker = self.broker;
+        std::thread::spawn(move || drop(broker));
+        if self.report.ok() {
+            Ok(Outcome::Good)
+        } else {
+            Err(Failure::Other(self.report.differences()))
+        }
     }
 }
 

@@ -4,6 +4,7 @@
 
 use std::path::Path;
 use std::process::{Command, Output, Stdio};
+use std::time::{Duration, Instant};
 
 use serde_json::Value;
 use tidegate_cli::generator::{Generator, GeneratorSettings, Totals};
@@ -101,4 +102,50 @@ fn quickstart_on_a_folder_that_cannot_be_is_one_line_and_not_zero() {
     assert!(!output.status.success());
     assert_eq!(error.trim_end().lines().count(), 1, "{error}");
     assert!(error.contains("cannot make the folder"), "{error}");
+}
+
+#[test]
+fn quickstart_that_is_kept_running_answers_until_it_is_told_to_end_and_then_ends_well() {
+    let folder = tempfile::tempdir().unwrap();
+    let log = folder.path().join("log");
+    let mut child = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["quickstart", "--keep-running", "--events", "500", "--data-dir"])
+        .arg(folder.path())
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .stderr(std::fs::File::create(&log).unwrap())
+        .spawn()
+        .unwrap();
+    let deadline = Instant::now() + Duration::from_mins(1);
+    let address = loop {
+        let text = std::fs::read_to_string(&log).unwrap();
+        if let Some(line) = text.lines().find(|line| line.starts_with("left running")) {
+            break line
+                .split_whitespace()
+                .find(|word| word.starts_with("http://"))
+                .unwrap()
+                .to_owned();
+        }
+        assert!(child.try_wait().unwrap().is_none(), "it ended: {text}");
+        assert!(Instant::now() < deadline, "{text}");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    let list = Command::new(env!("CARGO_BIN_EXE_tidegate"))
+        .args(["--server", &address, "supervisor", "list"])
+        .output()
+        .unwrap();
+    assert!(String::from_utf8_lossy(&list.stdout).contains("wikipedia-"));
+    let asked = Command::new("kill")
+        .args(["-TERM", &child.id().to_string()])
+        .status()
+        .unwrap();
+    assert!(asked.success());
+    let status = loop {
+        if let Some(status) = child.try_wait().unwrap() {
+            break status;
+        }
+        assert!(Instant::now() < deadline, "it does not end");
+        std::thread::sleep(Duration::from_millis(20));
+    };
+    assert!(status.success(), "{}", std::fs::read_to_string(&log).unwrap());
 }
