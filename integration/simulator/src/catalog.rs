@@ -14,6 +14,7 @@ use tidegate_types::{
     PartitionOffsets, SegmentId, SegmentVersion, SequenceName, StartOffsets, TimestampMillis,
 };
 
+use crate::Mutant;
 use crate::log::{HOUR, Log};
 
 /// One row: where it came from.
@@ -45,6 +46,7 @@ pub(crate) struct Catalog {
     grants: BTreeMap<SegmentId, Grant>,
     answers: BTreeMap<(SequenceName, String), SegmentId>,
     resets: BTreeMap<String, Committed>,
+    mutant: Option<Mutant>,
     pub(crate) segments: Vec<Published>,
     /// Staged objects: key to rows.
     pub(crate) objects: BTreeMap<String, Vec<Row>>,
@@ -73,6 +75,13 @@ pub(crate) struct Publish {
 }
 
 impl Catalog {
+    pub(crate) fn with(mutant: Option<Mutant>) -> Self {
+        Self {
+            mutant,
+            ..Self::default()
+        }
+    }
+
     pub(crate) fn committed(&self) -> Option<Committed> {
         self.initialized.then(|| Committed {
             stream: stream(),
@@ -156,6 +165,7 @@ impl Catalog {
         let ended = self.groups.get(&call.group).is_some_and(|group| group.ended);
         if let Some(known) = self.groups.get(&call.group)
             && (known.epoch, known.revision) > (epoch, call.revision)
+            && self.mutant != Some(Mutant::OvertakenRegistration)
         {
             return Err(format!("a registration of {} was overtaken", call.group));
         }
@@ -299,7 +309,20 @@ impl Catalog {
                 .filter_map(|segment| Some((segment.id.clone(), self.grants.get(&segment.id)?.clone())))
                 .collect(),
         };
-        let decision = publish::decide(&state, request);
+        let mut decision = publish::decide(&state, request);
+        if self.mutant == Some(Mutant::PublishWithoutCompare)
+            && matches!(
+                decision,
+                PublishDecision::NotYet { .. }
+                    | PublishDecision::PredecessorLost { .. }
+                    | PublishDecision::Mismatch(_)
+            )
+        {
+            let ends = request.sequences.iter().flat_map(|sequence| sequence.end.iter());
+            decision = PublishDecision::Publish {
+                offsets: ends.collect(),
+            };
+        }
         let detail = decision.detail();
         let (outcome, what) = match decision {
             PublishDecision::Publish { offsets } => {
@@ -345,7 +368,8 @@ impl Catalog {
                 },
             );
         }
-        for segment in &request.segments {
+        let left_out = usize::from(self.mutant == Some(Mutant::OffsetsWithoutSegment));
+        for segment in request.segments.iter().skip(left_out) {
             let rows = self
                 .objects
                 .get(&segment.key)

@@ -10,6 +10,7 @@
 mod catalog;
 mod coordinator;
 mod log;
+mod mutant;
 mod runner;
 mod schedule;
 mod world;
@@ -17,6 +18,7 @@ mod world;
 use std::collections::BTreeMap;
 use std::fmt;
 
+pub use mutant::{Mutant, UnknownMutant};
 pub use world::Options;
 
 /// What happened in one seed or in many: how often each transition and each fault was met.

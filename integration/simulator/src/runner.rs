@@ -11,6 +11,7 @@ use tidegate_protocol::task::{
 };
 use tidegate_types::{EndOffsets, Offset, PartitionId, SegmentId, TaskId, TimestampMillis};
 
+use crate::Mutant;
 use crate::catalog::{Catalog, Publish, Row};
 use crate::log::{HOUR, Log, Record};
 
@@ -140,10 +141,19 @@ impl Task {
     }
 
     /// Spills what is in memory; the files are written before the record says so.
-    pub(crate) fn persist(&mut self, disk: &mut Disk, ticket: Option<Ticket>, names: &mut u64) -> TaskEvent {
+    pub(crate) fn persist(
+        &mut self,
+        disk: &mut Disk,
+        ticket: Option<Ticket>,
+        names: &mut u64,
+        mutant: Option<Mutant>,
+    ) -> TaskEvent {
         self.read.sequences = self.sinks.sequences().clone();
         let mut runs = Vec::new();
-        for ((partition, segment, ordinal), rows) in std::mem::take(&mut self.memory) {
+        for ((partition, segment, ordinal), mut rows) in std::mem::take(&mut self.memory) {
+            if mutant == Some(Mutant::SpillLosesRow) && rows.len() > 1 {
+                rows.pop();
+            }
             *names += 1;
             let file = format!("run-{names}");
             runs.push(Run {
@@ -158,16 +168,22 @@ impl Task {
             });
             disk.files.insert(file, rows);
         }
+        let mut read = self.read.clone();
+        if mutant == Some(Mutant::OffsetsBehindSpill) && ticket.is_none() {
+            let start = &self.machine.record().assignment.start;
+            for (partition, next) in self.read.next.iter() {
+                if start.get(partition).is_some_and(|start| start < next) {
+                    read.next.insert(partition, Offset(next.0 - 1));
+                }
+            }
+        }
         TaskEvent::Persisted {
             ticket,
-            snapshot: Box::new(Snapshot {
-                read: self.read.clone(),
-                runs,
-            }),
+            snapshot: Box::new(Snapshot { read, runs }),
         }
     }
 
-    pub(crate) fn merge(&self, disk: &mut Disk, names: &mut u64) -> TaskEvent {
+    pub(crate) fn merge(&self, disk: &mut Disk, names: &mut u64, mutant: Option<Mutant>) -> TaskEvent {
         let record = self.machine.record();
         let mut merged = Vec::new();
         for (partition, sink) in record.read.segments() {
@@ -175,6 +191,12 @@ impl Task {
                 .runs
                 .iter()
                 .filter(|run| run.segment == sink.segment)
+                .rev()
+                .take(if mutant == Some(Mutant::MergeTakesNewestRun) {
+                    1
+                } else {
+                    usize::MAX
+                })
                 .flat_map(|run| disk.files.get(&run.file).cloned().unwrap_or_default())
                 .collect();
             *names += 1;
@@ -198,7 +220,7 @@ impl Task {
     }
 
     /// Is every file of the record there? Files that no record names are removed.
-    pub(crate) fn open(&self, disk: &mut Disk) -> TaskEvent {
+    pub(crate) fn open(&self, disk: &mut Disk, mutant: Option<Mutant>) -> TaskEvent {
         let record = self.machine.record();
         let merged = record.merged.iter().flatten();
         let known: Vec<&String> = record
@@ -208,7 +230,11 @@ impl Task {
             .chain(merged.clone().map(|segment| &segment.file))
             .collect();
         disk.files.retain(|file, _| known.contains(&file));
-        let missing = |file: &String| !disk.files.contains_key(file);
+        if mutant == Some(Mutant::RestoredWithoutRows) {
+            disk.files.values_mut().for_each(Vec::clear);
+        }
+        let is_blind = mutant == Some(Mutant::MissingFilesUnnoticed);
+        let missing = |file: &String| !is_blind && !disk.files.contains_key(file);
         let state = if let Some(run) = record.runs.iter().find(|run| missing(&run.file)) {
             LocalState::Lost(run.file.clone())
         } else if merged.clone().any(|segment| missing(&segment.file)) {

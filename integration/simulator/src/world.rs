@@ -12,6 +12,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
+use tidegate_protocol::group::GroupState;
 use tidegate_protocol::supervisor::{CallError, Event, PauseAnswer, TaskAnswer};
 use tidegate_protocol::task::{Answer, Assignment, Outcome, PublishAnswer, StagedObject, TaskEvent};
 use tidegate_types::{Epoch, RunnerId, TaskId, TimestampMillis};
@@ -21,7 +22,7 @@ use crate::coordinator::Coordinator;
 use crate::log::Log;
 use crate::runner::Runner;
 use crate::schedule::Schedule;
-use crate::{Coverage, Failure};
+use crate::{Coverage, Failure, Mutant};
 
 /// How a run is bounded.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +31,8 @@ pub struct Options {
     pub faulty_steps: u64,
     /// Steps in which it must have converged.
     pub calm_steps: u64,
+    /// A mistake that is to be found.
+    pub mutant: Option<Mutant>,
 }
 
 impl Default for Options {
@@ -37,6 +40,7 @@ impl Default for Options {
         Self {
             faulty_steps: 4_000,
             calm_steps: 60_000,
+            mutant: None,
         }
     }
 }
@@ -192,7 +196,7 @@ impl World {
             options,
             schedule: Schedule::new(TimestampMillis(1_700_000_000_000)),
             log,
-            catalog: Catalog::default(),
+            catalog: Catalog::with(options.mutant),
             coordinator: Coordinator::default(),
             runners: (1..=RUNNERS)
                 .filter_map(|n| Some((RunnerId::new(format!("r{n}")).ok()?, Runner::default())))
@@ -275,8 +279,17 @@ impl World {
     }
 
     fn has_converged(&self) -> bool {
-        self.catalog.offsets() == self.log.latest()
+        let nobody_waits = self.coordinator.machine.as_ref().is_some_and(|machine| {
+            let mut groups = machine.groups();
+            groups.all(|group| matches!(group.document.state, GroupState::Reading | GroupState::Done))
+        });
+        nobody_waits
+            && self.catalog.offsets() == self.log.latest()
             && self.catalog.segments.iter().all(|segment| segment.served)
+    }
+
+    fn is(&self, mutant: Mutant) -> bool {
+        self.options.mutant == Some(mutant)
     }
 
     fn note(&mut self, what: String) {

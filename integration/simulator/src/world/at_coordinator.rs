@@ -134,13 +134,8 @@ impl World {
                 decision,
             } => {
                 self.coverage.hit("decision logged");
-                let stored = self
-                    .coordinator
-                    .stored
-                    .log
-                    .entry(base)
-                    .or_insert(decision)
-                    .clone();
+                let log = &mut self.coordinator.stored.log;
+                let stored = log.entry(base).or_insert(decision).clone();
                 self.note(format!("{group} ends at {}", stored.end));
                 self.later(
                     life,

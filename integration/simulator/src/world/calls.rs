@@ -8,6 +8,7 @@ use tidegate_protocol::task::TaskMachine;
 use tidegate_types::{Epoch, RunnerId, TaskId};
 
 use super::{CALL_TIMEOUT, Checked, Happening, Kind, StoreCall, TaskCall, Waiting, World, away, task_answer};
+use crate::Mutant;
 use crate::runner::{Disk, SETTINGS, Said, Task};
 
 impl World {
@@ -22,8 +23,10 @@ impl World {
                 unreachable,
             },
         );
-        self.schedule
-            .after(CALL_TIMEOUT, Happening::GiveUp { call: self.calls });
+        if !self.is(Mutant::CallNeverGivenUp) {
+            self.schedule
+                .after(CALL_TIMEOUT, Happening::GiveUp { call: self.calls });
+        }
         self.calls
     }
 

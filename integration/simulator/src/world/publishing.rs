@@ -7,6 +7,7 @@ use tidegate_protocol::task::{Answer, HandoffSeen, Life, StagedObject, TaskEvent
 use tidegate_types::{RunnerId, TaskId};
 
 use super::{Checked, Happening, Kind, World, kind_of};
+use crate::Mutant;
 use crate::catalog;
 use crate::catalog::Publish;
 use crate::runner::{Said, Task};
@@ -124,17 +125,18 @@ impl World {
             return Ok(());
         };
         if let Some(task) = found.tasks.get_mut(id) {
-            task.asking = false;
+            task.asking = self.options.mutant == Some(Mutant::HandoffAskedOnce);
         }
         let Some(task) = found.tasks.get(id).filter(|task| !task.awaits.is_empty()) else {
             return Ok(());
         };
+        let told_early = self.options.mutant == Some(Mutant::HandoffToldEarly);
         let seen: Vec<HandoffSeen> = task
             .awaits
             .iter()
             .map(|segment| HandoffSeen {
                 segment: segment.clone(),
-                served: self.catalog.is_served(segment),
+                served: self.catalog.is_served(segment) || told_early,
             })
             .collect();
         if seen.iter().any(|seen| seen.served) {

@@ -96,7 +96,7 @@ impl World {
         let mut events = Vec::new();
         let pause = if read.is_some() { 3 } else { 40 };
         if spill && task.rows_in_memory() > 0 {
-            events.push(task.persist(disk, None, &mut self.names));
+            events.push(task.persist(disk, None, &mut self.names, self.options.mutant));
         }
         events.extend(read);
         for event in events {
@@ -195,7 +195,7 @@ impl World {
                 },
             ),
             TaskAction::Open => {
-                let event = task.open(disk);
+                let event = task.open(disk, self.options.mutant);
                 self.schedule.after(1, later(id, event));
             }
             TaskAction::DiscardRows | TaskAction::DropLocal => {
@@ -212,11 +212,11 @@ impl World {
                 self.schedule.after(1, later(id, event));
             }
             TaskAction::Persist { ticket } => {
-                let event = task.persist(disk, Some(ticket), &mut self.names);
+                let event = task.persist(disk, Some(ticket), &mut self.names, self.options.mutant);
                 self.schedule.after(1, later(id, event));
             }
             TaskAction::Merge => {
-                let event = task.merge(disk, &mut self.names);
+                let event = task.merge(disk, &mut self.names, self.options.mutant);
                 self.schedule.after(1, later(id, event));
             }
             TaskAction::Upload { segments } => {
