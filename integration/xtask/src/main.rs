@@ -9,6 +9,7 @@ mod debian;
 mod json_line;
 mod running;
 mod setup;
+mod simulate;
 mod tally;
 
 use std::process::ExitCode;
@@ -47,6 +48,8 @@ enum Chore {
         #[arg(long)]
         list: bool,
     },
+    /// Many schedules of the deterministic simulator, in release; prints what they met.
+    Simulate(simulate::Simulate),
     /// Stages of the hot path alone and together, in release; the last line printed is a JSON object.
     Bench,
 }
@@ -80,6 +83,7 @@ fn main() -> ExitCode {
             Ok(())
         }
         Chore::Scenario { name, .. } => scenario(&name.unwrap_or_default()),
+        Chore::Simulate(simulate) => in_release(|| simulate.run()),
         Chore::Bench => bench(),
     };
     match outcome {
@@ -110,11 +114,16 @@ fn scenario(name: &str) -> Result<()> {
 }
 
 fn bench() -> Result<()> {
-    if cfg!(debug_assertions) {
-        return cargo::run(
-            &["run", "--quiet", "--release", "--package", "xtask", "--", "bench"],
-            &[],
-        );
+    in_release(|| json_line::finish("bench", tidegate_benches::run()))
+}
+
+/// Runs this same command again in release, unless this is it.
+fn in_release(chore: impl FnOnce() -> Result<()>) -> Result<()> {
+    if !cfg!(debug_assertions) {
+        return chore();
     }
-    json_line::finish("bench", tidegate_benches::run())
+    let mut arguments = vec!["run", "--quiet", "--release", "--package", "xtask", "--"];
+    let own: Vec<String> = std::env::args().skip(1).collect();
+    arguments.extend(own.iter().map(String::as_str));
+    cargo::run(&arguments, &[])
 }
