@@ -459,7 +459,7 @@ async fn a_task_of_nobody_is_stopped_and_an_ended_one_is_forgotten() {
     stranger.assignment.task_id = "stranger".into();
     stranger.assignment.supervisor_id = "nobody".into();
     runner.tasks.lock().unwrap().insert("stranger".into(), stranger);
-    for _ in 0..400 {
+    for _ in 0..1_200 {
         if !runner.tasks.lock().unwrap().contains_key("stranger") {
             break;
         }
@@ -484,7 +484,7 @@ async fn a_coordinator_whose_lease_is_taken_ends_and_its_tasks_go_on() {
         .await
         .unwrap();
     let deposed = world.coordinator.deposed();
-    tokio::time::timeout(Duration::from_secs(10), deposed.cancelled())
+    tokio::time::timeout(Duration::from_secs(30), deposed.cancelled())
         .await
         .unwrap();
     let refused = world.submit(&spec(r#""replicas":2"#)).await.unwrap_err();

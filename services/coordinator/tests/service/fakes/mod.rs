@@ -71,7 +71,7 @@ pub(crate) struct World {
 fn config() -> CoordinatorConfig {
     let set = [
         "metadata.url=sqlite::memory:",
-        "coordinator.runner_timeout=2s",
+        "coordinator.runner_timeout=3s",
         "coordinator.heartbeat_interval=100ms",
         "coordinator.lease_duration=300ms",
         "coordinator.rpc_timeout=1s",
@@ -165,7 +165,7 @@ impl World {
         what: &str,
         so: impl Fn(&api::StatusResponse) -> bool,
     ) -> api::StatusResponse {
-        for _ in 0..400 {
+        for _ in 0..1_200 {
             let status = self.status().await;
             if so(&status) {
                 return status;
@@ -173,7 +173,7 @@ impl World {
             tokio::time::sleep(Duration::from_millis(25)).await;
         }
         panic!(
-            "not within 10 s: {what}; the status is {:#?}",
+            "not within 30 s: {what}; the status is {:#?}",
             self.status().await
         );
     }
