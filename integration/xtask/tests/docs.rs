@@ -135,3 +135,30 @@ fn every_chore_that_a_page_names_is_one() {
         }
     }
 }
+
+#[test]
+fn every_release_names_a_whole_commit_and_stands_in_the_changelog() {
+    let releases = fs::read_to_string(root().join("integration/releases.toml")).unwrap();
+    let changes = fs::read_to_string(root().join("CHANGELOG.md")).unwrap();
+    let values = |key: &str| -> Vec<String> {
+        let lines = releases
+            .lines()
+            .filter_map(|line| line.strip_prefix(&format!("{key} = \"")));
+        lines.map(|rest| rest.trim_end_matches('"').to_owned()).collect()
+    };
+    let (versions, commits) = (values("version"), values("commit"));
+    assert!(!versions.is_empty());
+    assert_eq!(versions.len(), commits.len());
+    for version in versions {
+        assert!(
+            changes.contains(&format!("## {version}")),
+            "{version} has no changes"
+        );
+    }
+    for commit in commits {
+        assert!(
+            commit.len() == 40 && commit.chars().all(|c| c.is_ascii_hexdigit()),
+            "{commit}"
+        );
+    }
+}
