@@ -67,8 +67,19 @@ impl Directory {
             .collect()
     }
 
-    /// Makes a supervisor, or gives it a new version. Durable when it answers.
-    pub(crate) async fn submit(&self, id: &SupervisorId, settings: Settings) -> Result<Done, SubmitError> {
+    /// Makes a supervisor, or gives it a new version. Durable when it answers. A caller that goes away does not
+    /// cut it off: an actor that nobody knows of would be joined by a second one for the same supervisor.
+    pub(crate) async fn submit(
+        self: &Arc<Self>,
+        id: SupervisorId,
+        settings: Settings,
+    ) -> Result<Done, SubmitError> {
+        let directory = self.clone();
+        let submitted = tokio::spawn(async move { directory.submit_to_end(&id, settings).await });
+        submitted.await.unwrap_or(Err(SubmitError::Gone))
+    }
+
+    async fn submit_to_end(&self, id: &SupervisorId, settings: Settings) -> Result<Done, SubmitError> {
         let _one = self.submitting.lock().await;
         if let Some(handle) = self.get(id) {
             let answer = handle.command(Command::Submit(Box::new(settings))).await;

@@ -6,6 +6,7 @@ use std::time::{Duration, Instant};
 
 use tidegate_rpc::handoff::v1::{AwaitHandoffRequest, HandoffState};
 use tidegate_rpc::publisher::v1 as publisher;
+use tidegate_rpc::status::{RpcError, is_retryable};
 use tidegate_rpc::types::v1::SegmentId;
 use tidegate_types::SupervisorId;
 use tonic::Status;
@@ -14,6 +15,8 @@ use crate::actor::Peers;
 
 /// Most segments per question.
 const PAGE: u32 = 1_000;
+/// When to ask again while the publisher is away.
+const COME_AGAIN: Duration = Duration::from_secs(1);
 /// Totals that are not older than this are not looked up again.
 const FRESH: Duration = Duration::from_millis(500);
 
@@ -70,10 +73,17 @@ impl Segments {
         request: publisher::ListSegmentsRequest,
     ) -> Result<publisher::ListSegmentsResponse, Status> {
         let mut client = self.peers.publisher.clone();
-        let asked = tokio::time::timeout(self.limit, client.list_segments(request)).await;
-        Ok(asked
-            .map_err(|_| Status::deadline_exceeded("the publisher did not list its segments in time"))??
-            .into_inner())
+        let away = |why: &str| {
+            let message = format!("the publisher does not list its segments now: {why}");
+            Status::from(RpcError::Unavailable(message, COME_AGAIN))
+        };
+        match tokio::time::timeout(self.limit, client.list_segments(request)).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
+            // Lists change nothing, so every one of these may be asked again.
+            Ok(Err(status)) if is_retryable(&status) => Err(away(status.message())),
+            Ok(Err(status)) => Err(status),
+            Err(_) => Err(away("no answer in time")),
+        }
     }
 
     /// Which of these are served, in their order. What the checker does not tell counts as pending.

@@ -1,10 +1,13 @@
 //! From a valid spec to what the machine knows of it.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use serde_json::{Value, json};
 use tidegate_kafka::{ConsumerProperties, KafkaError};
 use tidegate_protocol::supervisor::{FirstStart, OnLostData, Run, Settings};
+use tidegate_spec::secrets::{MASK, Reference};
 use tidegate_spec::{Parsed, SpecIssue, SupervisorSpec};
-use tidegate_types::DecodeVersion;
+use tidegate_types::{DecodeVersion, SupervisorId};
 
 /// The rules that turn bytes into rows which this version gives to its tasks.
 const DECODE_VERSION: DecodeVersion = DecodeVersion(1);
@@ -13,33 +16,99 @@ const LONGEST_ROUND_MILLIS: u64 = 120_000;
 /// Look-ups are not made more often than this.
 const SHORTEST_LOOK_UP_MILLIS: u64 = 250;
 
-/// Parses and validates a spec; consumer properties included. All errors at once.
-pub(crate) fn parse(json_text: &str) -> Result<Parsed, Vec<SpecIssue>> {
-    let parsed = SupervisorSpec::parse(json_text)?;
-    let wrong = property_issues(&parsed.spec);
-    if wrong.is_empty() { Ok(parsed) } else { Err(wrong) }
+/// Parses and validates a spec, consumer properties included: all errors at once. Secrets that came masked are
+/// those of the `stored` spec, put in their place before anything looks at them (B68).
+pub(crate) fn parse(
+    json_text: &str,
+    stored: impl FnOnce(&SupervisorId) -> Option<SupervisorSpec>,
+) -> Result<Parsed, Vec<SpecIssue>> {
+    let (given, path) = raw_properties(json_text);
+    let mut parsed = match SupervisorSpec::parse(json_text) {
+        Ok(parsed) => parsed,
+        Err(mut issues) => {
+            let known: BTreeSet<String> = issues.iter().map(|issue| issue.path.clone()).collect();
+            let more = property_issues(&given, &path);
+            issues.extend(more.into_iter().filter(|issue| !known.contains(&issue.path)));
+            return Err(issues);
+        }
+    };
+    let before = stored(&parsed.spec.id);
+    let unknown = parsed
+        .spec
+        .restore_secrets(before.as_ref())
+        .err()
+        .unwrap_or_default();
+    let mut issues = property_issues(&parsed.spec.io.consumer_properties, &path);
+    let masked = unknown.into_iter().map(|name| {
+        let message = "is masked, and there is no stored value to put in its place: write the value, or a reference \
+                       such as ${env:NAME}";
+        unplaced(format!("{path}.{name}"), message)
+    });
+    issues.extend(masked);
+    if issues.is_empty() {
+        Ok(parsed)
+    } else {
+        Err(issues)
+    }
+}
+
+/// The properties of a document that may be wrong elsewhere, as far as they are readable, and their path in it.
+fn raw_properties(json_text: &str) -> (BTreeMap<String, String>, String) {
+    let text = json_text.strip_prefix('\u{feff}').unwrap_or(json_text);
+    let document: Value = serde_json::from_str(text).unwrap_or_default();
+    let (inner, prefix) = match document.get("spec") {
+        Some(inner) => (inner, "spec."),
+        None => (&document, ""),
+    };
+    let properties = inner.pointer("/ioConfig/consumerProperties");
+    let text = |value: &Value| match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Number(_) | Value::Bool(_) => Some(value.to_string()),
+        Value::Object(_) => Reference::from_json(value)
+            .ok()
+            .map(|reference| reference.to_string()),
+        Value::Null | Value::Array(_) => None,
+    };
+    let properties = properties.and_then(Value::as_object).into_iter().flatten();
+    (
+        properties
+            .filter_map(|(name, value)| Some((name.clone(), text(value)?)))
+            .collect(),
+        format!("{prefix}ioConfig.consumerProperties"),
+    )
 }
 
 /// Keys that the Kafka client cannot use. References are followed where the client is made, not here: the secret
 /// may not be known to this process.
-fn property_issues(spec: &SupervisorSpec) -> Vec<SpecIssue> {
-    match ConsumerProperties::from_java(&spec.io.consumer_properties) {
+fn property_issues(properties: &BTreeMap<String, String>, path: &str) -> Vec<SpecIssue> {
+    if properties.is_empty() {
+        // The parser says that they are missing.
+        return Vec::new();
+    }
+    // A login line is taken apart by the translation; behind a mask or a reference there is nothing to take apart.
+    let is_hidden = |key: &str| {
+        let value = properties.get(key);
+        key == "sasl.jaas.config"
+            && value.is_some_and(|value| value == MASK || Reference::parse(value).is_some())
+    };
+    match ConsumerProperties::from_java(properties) {
         Ok(_) => Vec::new(),
         Err(KafkaError::Properties(wrong)) => wrong
             .into_iter()
-            .map(|error| SpecIssue {
-                path: format!("spec.ioConfig.consumerProperties.{}", error.key),
-                message: error.reason,
-                line: 0,
-                column: 0,
-            })
+            .filter(|error| !is_hidden(&error.key))
+            .map(|error| unplaced(format!("{path}.{}", error.key), error.reason))
             .collect(),
-        Err(other) => vec![SpecIssue {
-            path: "spec.ioConfig.consumerProperties".into(),
-            message: other.to_string(),
-            line: 0,
-            column: 0,
-        }],
+        Err(other) => vec![unplaced(path.to_owned(), other.to_string())],
+    }
+}
+
+/// An issue whose path has to do: its line is not known here.
+fn unplaced(path: String, message: impl Into<String>) -> SpecIssue {
+    SpecIssue {
+        path,
+        message: message.into(),
+        line: 0,
+        column: 0,
     }
 }
 
@@ -123,7 +192,7 @@ mod tests {
         "consumerProperties":{"bootstrap.servers":"h:1","sasl.password":"marker-7"}}}"#;
 
     fn settings(text: &str) -> Settings {
-        of(&parse(text).unwrap().spec)
+        of(&parse(text, |_| None).unwrap().spec)
     }
 
     #[test]
@@ -161,13 +230,13 @@ mod tests {
             r#""sasl.password":"marker-7""#,
             r#""interceptor.classes":"x","plugin.library.paths":"y""#,
         );
-        let issues = parse(&bad).unwrap_err();
+        let issues = parse(&bad, |_| None).unwrap_err();
         let paths: Vec<&str> = issues.iter().map(|issue| issue.path.as_str()).collect();
         assert_eq!(
             paths,
             [
-                "spec.ioConfig.consumerProperties.interceptor.classes",
-                "spec.ioConfig.consumerProperties.plugin.library.paths"
+                "ioConfig.consumerProperties.interceptor.classes",
+                "ioConfig.consumerProperties.plugin.library.paths"
             ]
         );
     }

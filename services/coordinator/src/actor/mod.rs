@@ -121,7 +121,7 @@ impl Handle {
         // An actor that is gone ends with the whole coordinator; the runner tells it all to the next one.
         let _ = self.sender.send(Message::Heartbeat { runner, tasks });
     }
-    /// Carries a command out; answers when it is durable.
+    /// Carries a command out; answers when it is durable and the view shows it.
     pub(crate) async fn command(&self, command: Command) -> Result<Result<Done, Refusal>, Gone> {
         let (reply, answer) = oneshot::channel();
         self.sender
@@ -198,7 +198,18 @@ impl Actor {
             let Some(message) = message else {
                 break;
             };
-            if self.take(message).await.is_err() {
+            let taken = match message {
+                Message::Command { command, reply } => self.command(command, reply, &publish).await,
+                Message::Event(event) => {
+                    self.local.push_back(event);
+                    self.drain_local().await
+                }
+                Message::Heartbeat { runner, tasks } => {
+                    self.heartbeat(runner, tasks);
+                    self.drain_local().await
+                }
+            };
+            if taken.is_err() {
                 break;
             }
             publish.send_replace(Arc::new(self.view()));
@@ -206,19 +217,11 @@ impl Actor {
         tracing::debug!(supervisor = %self.id, "the supervisor's actor ends; its tasks go on");
     }
 
-    async fn take(&mut self, message: Message) -> Result<(), Deposed> {
-        match message {
-            Message::Event(event) => self.local.push_back(event),
-            Message::Heartbeat { runner, tasks } => self.heartbeat(runner, tasks),
-            Message::Command { command, reply } => return self.command(command, reply).await,
-        }
-        self.drain_local().await
-    }
-
     async fn command(
         &mut self,
         command: Command,
         reply: oneshot::Sender<Result<Done, Refusal>>,
+        publish: &watch::Sender<Arc<View>>,
     ) -> Result<(), Deposed> {
         let before = self.machine.document().version;
         let changed = !matches!(&command, Command::Submit(settings) if self.machine.has_spec(settings));
@@ -232,6 +235,8 @@ impl Actor {
             }
             Err(refusal) => Err(refusal),
         };
+        // Before the answer: who was answered sees what was done.
+        publish.send_replace(Arc::new(self.view()));
         // The caller may have gone away; the command stands.
         let _ = reply.send(answer);
         Ok(())

@@ -10,7 +10,7 @@ use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::coordinator::v1::supervisor_service_server::SupervisorService;
 use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::status::RpcError;
-use tidegate_spec::{SpecIssue, SupervisorSpec};
+use tidegate_spec::{Parsed, SpecIssue, SupervisorSpec};
 use tidegate_types::{PartitionId, SupervisorId, TimestampMillis};
 use tonic::{Request, Response, Status};
 
@@ -98,38 +98,20 @@ impl SupervisorApi {
 
     async fn command(&self, id: &str, command: Command) -> Answer<api::StatusResponse> {
         let (id, handle) = self.handle(id)?;
-        let before = handle.view().snapshot.at;
         handle
             .command(command)
             .await
             .map_err(|Gone| leaving())?
             .map_err(|refusal| refused(&refusal))?;
-        let view = handle
-            .wait_until(Duration::from_secs(1), |view| view.snapshot.at > before)
-            .await;
-        Ok(Response::new(self.status_of(&id, &view).await))
+        Ok(Response::new(self.status_of(&id, &handle.view()).await))
     }
 
     /// Secrets that came masked are those of the stored spec.
-    fn restore_secrets(&self, spec: &mut SupervisorSpec) -> Result<(), Status> {
-        let stored = self
-            .directory
-            .get(&spec.id)
-            .and_then(|handle| handle.view().settings.clone());
-        let stored = stored.and_then(|settings| SupervisorSpec::parse(&settings.spec_json).ok());
-        spec.restore_secrets(stored.as_ref().map(|parsed| &parsed.spec)).map_err(|names| {
-            let issues: Vec<SpecIssue> = names
-                .into_iter()
-                .map(|name| SpecIssue {
-                    path: format!("spec.ioConfig.consumerProperties.{name}"),
-                    message: "is masked, and there is no stored value to put in its place: write the value, or a \
-                              reference such as ${env:NAME}"
-                        .into(),
-                    line: 0,
-                    column: 0,
-                })
-                .collect();
-            invalid_spec(&issues)
+    fn parse(&self, spec_json: &str) -> Result<Parsed, Vec<SpecIssue>> {
+        settings::parse(spec_json, |id| {
+            let settings = self.directory.get(id)?.view().settings.clone()?;
+            let parsed = SupervisorSpec::parse(&settings.spec_json).ok()?;
+            Some(parsed.spec)
         })
     }
 }
@@ -138,10 +120,15 @@ impl SupervisorApi {
 impl SupervisorService for SupervisorApi {
     async fn submit(&self, request: Request<api::SubmitRequest>) -> Answer<api::SubmitResponse> {
         let request = request.into_inner();
-        let mut parsed = settings::parse(&request.spec_json).map_err(|issues| invalid_spec(&issues))?;
-        self.restore_secrets(&mut parsed.spec)?;
+        let parsed = self
+            .parse(&request.spec_json)
+            .map_err(|issues| invalid_spec(&issues))?;
         let id = parsed.spec.id.clone();
-        let done = match self.directory.submit(&id, settings::of(&parsed.spec)).await {
+        let done = match self
+            .directory
+            .submit(id.clone(), settings::of(&parsed.spec))
+            .await
+        {
             Ok(done) => done,
             Err(SubmitError::Refused(refusal)) => return Err(refused(&refusal)),
             Err(SubmitError::Gone) => return Err(leaving()),
@@ -156,7 +143,7 @@ impl SupervisorService for SupervisorApi {
     }
 
     async fn validate(&self, request: Request<api::ValidateRequest>) -> Answer<api::ValidateResponse> {
-        let (errors, warnings) = match settings::parse(&request.into_inner().spec_json) {
+        let (errors, warnings) = match self.parse(&request.into_inner().spec_json) {
             Ok(parsed) => (Vec::new(), wire_issues(&parsed.warnings)),
             Err(issues) => (wire_issues(&issues), Vec::new()),
         };
@@ -242,13 +229,12 @@ impl SupervisorService for SupervisorApi {
             key,
         };
         let (id, handle) = self.handle(&request.supervisor_id)?;
-        let before = handle.view().snapshot.at;
         handle
             .command(command)
             .await
             .map_err(|Gone| leaving())?
             .map_err(|refusal| refused(&refusal))?;
-        let done = |view: &Arc<View>| view.snapshot.at > before && !view.snapshot.is_resetting;
+        let done = |view: &Arc<View>| !view.snapshot.is_resetting;
         let view = handle.wait_until(RESET_WAIT, done).await;
         Ok(Response::new(self.status_of(&id, &view).await))
     }
@@ -332,6 +318,9 @@ impl SupervisorService for SupervisorApi {
         request: Request<api::ListSegmentsRequest>,
     ) -> Answer<api::ListSegmentsResponse> {
         let request = request.into_inner();
+        if !request.supervisor_id.is_empty() {
+            self.handle(&request.supervisor_id)?;
+        }
         let page = self
             .segments
             .page(publisher::ListSegmentsRequest {

@@ -1,5 +1,9 @@
 //! Answers and refusals of the public API.
 
+use std::collections::BTreeSet;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
 use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::status::{field_violations, retry_after};
 use tonic::Code;
@@ -64,6 +68,73 @@ async fn consumer_properties_that_the_client_refuses_are_errors_of_the_spec() {
             .any(|(path, _)| path.contains("consumerProperties") && path.contains("security.protocol")),
         "{fields:?}"
     );
+}
+
+#[tokio::test]
+async fn errors_of_consumer_properties_are_told_beside_all_others_and_where_the_document_has_them() {
+    let world = World::start(&[(0, 1)]).await;
+    let wrapped = spec(r#""taskCount":0"#).replace(
+        "\"bootstrap.servers\"",
+        "\"interceptor.classes\":\"x\",\"bootstrap.servers\"",
+    );
+    let bare = {
+        let document: serde_json::Value = serde_json::from_str(&wrapped).unwrap();
+        document["spec"].to_string()
+    };
+    for (document, prefix) in [(&wrapped, "spec."), (&bare, "")] {
+        let fields = field_violations(&world.submit(document).await.unwrap_err());
+        let paths: BTreeSet<&str> = fields.iter().map(|(path, _)| path.as_str()).collect();
+        for wanted in [
+            "ioConfig.taskCount",
+            "ioConfig.consumerProperties.interceptor.classes",
+        ] {
+            assert!(
+                paths.contains(format!("{prefix}{wanted}").as_str()),
+                "{wanted} in {paths:?}"
+            );
+        }
+        assert_eq!(paths.len(), fields.len(), "each once: {fields:?}");
+        let request = api::ValidateRequest {
+            spec_json: document.clone(),
+        };
+        let told = world.api.clone().validate(request).await.unwrap().into_inner();
+        assert_eq!(told.errors.len(), fields.len());
+    }
+}
+
+#[tokio::test]
+async fn b68_a_login_line_that_is_masked_or_a_reference_is_no_error() {
+    let world = World::start(&[(0, 1)]).await;
+    let login = format!(
+        r#"org.apache.kafka.common.security.plain.PlainLoginModule required username=\"u\" password=\"{SECRET}\";"#
+    );
+    let with = |value: &str| {
+        spec("").replace(
+            &format!(r#""sasl.password":"{SECRET}""#),
+            &format!(r#""sasl.jaas.config":{value}"#),
+        )
+    };
+    world.submit(&with(&format!("\"{login}\""))).await.unwrap();
+    let request = api::GetRequest {
+        supervisor_id: "wiki".into(),
+    };
+    let shown = world.api.clone().get(request).await.unwrap().into_inner();
+    assert!(!shown.spec_json.contains(SECRET), "{}", shown.spec_json);
+    let request = api::ValidateRequest {
+        spec_json: shown.spec_json.clone(),
+    };
+    let told = world.api.clone().validate(request).await.unwrap().into_inner();
+    assert_eq!(told.errors, [], "what was shown is valid");
+    assert!(!world.submit(&shown.spec_json).await.unwrap().changed);
+    // Nothing stored stands behind this mask: validating says so as submitting does.
+    let other = shown.spec_json.replace("\"wiki\"", "\"other\"");
+    let fields = field_violations(&world.submit(&other).await.unwrap_err());
+    assert_eq!(fields.len(), 1, "{fields:?}");
+    let request = api::ValidateRequest { spec_json: other };
+    let told = world.api.clone().validate(request).await.unwrap().into_inner();
+    assert_eq!((told.errors.len(), &told.errors[0].path), (1, &fields[0].0));
+    let reference = with(r#"{"type":"environment","variable":"LOGIN_OF_WIKI"}"#);
+    assert!(world.submit(&reference).await.unwrap().changed);
 }
 
 #[tokio::test]
@@ -185,6 +256,108 @@ async fn a_coordinator_that_ends_asks_to_come_back_later() {
     };
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
     assert!(retry_after(&refused).is_some());
+}
+
+#[tokio::test]
+async fn a_publisher_that_is_away_is_said_with_when_to_come_again_and_status_goes_on() {
+    let world = World::start(&[(0, 1)]).await;
+    world.submit(&spec("")).await.unwrap();
+    world
+        .until("a task reads", |status| status.reading.len() == 1)
+        .await;
+    world.publisher.is_away.store(true, Ordering::SeqCst);
+    let request = |supervisor: &str| api::ListSegmentsRequest {
+        supervisor_id: supervisor.into(),
+        ..Default::default()
+    };
+    let refused = world
+        .api
+        .clone()
+        .list_segments(request("wiki"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::Unavailable, "{refused}");
+    assert!(retry_after(&refused).is_some(), "{refused}");
+    let refused = world
+        .api
+        .clone()
+        .list_segments(request("nobody"))
+        .await
+        .unwrap_err();
+    assert_eq!(refused.code(), Code::NotFound, "{refused}");
+    assert_eq!(world.status().await.reading.len(), 1);
+}
+
+#[tokio::test]
+async fn a_submit_whose_caller_went_away_leaves_one_supervisor_and_not_two() {
+    let world = World::start(&[(0, 1)]).await;
+    world.store.hold();
+    let first = tokio::time::timeout(Duration::from_millis(200), world.submit(&spec(""))).await;
+    assert!(first.is_err(), "the store holds it");
+    world.store.go_on();
+    let second = world.submit(&spec("")).await.unwrap();
+    assert_eq!((second.version, second.changed), (1, false));
+    world
+        .until("a task reads", |status| status.reading.len() == 1)
+        .await;
+    let submitted = world.history().await;
+    assert_eq!(submitted.len(), 1, "{submitted:?}");
+    let request = api::SuspendRequest {
+        supervisor_id: "wiki".into(),
+    };
+    world.api.clone().suspend(request).await.unwrap();
+    world
+        .until("nobody else runs tasks", |status| {
+            status.reading.is_empty() && status.publishing.is_empty() && world.held().is_empty()
+        })
+        .await;
+}
+
+#[tokio::test]
+async fn a_broker_that_does_not_answer_holds_nobody_up() {
+    let world = World::start(&[(0, 1)]).await;
+    world.broker.is_silent.store(true, Ordering::SeqCst);
+    let answered = async {
+        world.submit(&spec("")).await.unwrap();
+        let other = spec("").replace("\"wiki\"", "\"other\"");
+        world.submit(&other).await.unwrap();
+        let request = api::SuspendRequest {
+            supervisor_id: "wiki".into(),
+        };
+        world.api.clone().suspend(request).await.unwrap()
+    };
+    let status = tokio::time::timeout(Duration::from_secs(10), answered)
+        .await
+        .unwrap()
+        .into_inner();
+    assert_eq!(
+        status.supervisor.unwrap().state(),
+        api::SupervisorState::Suspended
+    );
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn the_answer_to_a_command_shows_what_it_did() {
+    let world = World::start(&[(0, 1)]).await;
+    world.submit(&spec("")).await.unwrap();
+    for _ in 0..100 {
+        let request = api::SuspendRequest {
+            supervisor_id: "wiki".into(),
+        };
+        let status = world.api.clone().suspend(request).await.unwrap().into_inner();
+        assert_eq!(
+            status.supervisor.unwrap().state(),
+            api::SupervisorState::Suspended
+        );
+        let request = api::ResumeRequest {
+            supervisor_id: "wiki".into(),
+        };
+        let status = world.api.clone().resume(request).await.unwrap().into_inner();
+        assert_ne!(
+            status.supervisor.unwrap().state(),
+            api::SupervisorState::Suspended
+        );
+    }
 }
 
 #[tokio::test]

@@ -141,7 +141,7 @@ async fn suspend_publishes_what_was_read_and_resume_goes_on_there() {
         api::SupervisorState::Suspended
     );
     assert!(
-        world.publisher.0.lock().unwrap().ended.len() == 1,
+        world.publisher.state.lock().unwrap().ended.len() == 1,
         "the group is told to be over"
     );
     let request = api::ResumeRequest {
@@ -193,7 +193,7 @@ async fn a_runner_that_is_gone_has_its_task_replaced_from_the_committed_offsets(
     let told = status.reading[0].status.as_ref().unwrap();
     assert_ne!(told.task_id, task);
     assert_eq!(told.start, Some(offsets(&[(0, 3)])));
-    let tokens = world.publisher.0.lock().unwrap().tokens[&told.group_id].clone();
+    let tokens = world.publisher.state.lock().unwrap().tokens[&told.group_id].clone();
     let new = world.with_task(&told.task_id, |task| task.assignment.assignment_token.clone());
     assert_eq!(tokens, [new].into(), "the old one is fenced");
 }
@@ -319,7 +319,7 @@ async fn b24_a_partition_that_comes_later_is_read_from_its_beginning() {
     );
     world
         .broker
-        .0
+        .topics
         .lock()
         .unwrap()
         .get_mut("edits")
@@ -421,7 +421,7 @@ async fn terminate_publishes_first_and_terminate_now_does_not() {
             status.supervisor.as_ref().unwrap().state() == api::SupervisorState::Terminated
         };
         world.until("it is terminated", is_over).await;
-        let published = world.publisher.0.lock().unwrap().segments.len();
+        let published = world.publisher.state.lock().unwrap().segments.len();
         assert_eq!(published, usize::from(!now));
         assert!(world.held().is_empty());
     }

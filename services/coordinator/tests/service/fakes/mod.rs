@@ -3,8 +3,10 @@
 
 mod publisher;
 mod runner;
+mod store;
 
 use std::collections::BTreeMap;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -22,15 +24,23 @@ use tidegate_types::{ClusterId, PartitionOffsets, TopicId};
 
 pub(crate) use publisher::FakePublisher;
 pub(crate) use runner::FakeRunner;
+pub(crate) use store::HeldStore;
 
 /// A topic by name: (earliest, latest) of each partition.
 #[derive(Default)]
-pub(crate) struct FakeBroker(pub(crate) Mutex<BTreeMap<String, Vec<(i64, i64)>>>);
+pub(crate) struct FakeBroker {
+    pub(crate) topics: Mutex<BTreeMap<String, Vec<(i64, i64)>>>,
+    /// Questions get no answer at all.
+    pub(crate) is_silent: AtomicBool,
+}
 
 #[async_trait::async_trait]
 impl Broker for FakeBroker {
     async fn discover(&self, spec: &SupervisorSpec) -> Result<Discovery, String> {
-        let topics = self.0.lock().unwrap();
+        if self.is_silent.load(Ordering::SeqCst) {
+            return std::future::pending().await;
+        }
+        let topics = self.topics.lock().unwrap();
         let bounds = topics
             .get(&spec.io.topic)
             .ok_or_else(|| format!("no topic {}", spec.io.topic))?;
@@ -58,7 +68,7 @@ impl Broker for FakeBroker {
 }
 
 pub(crate) struct World {
-    pub(crate) store: Arc<Metadata>,
+    pub(crate) store: Arc<HeldStore>,
     pub(crate) broker: Arc<FakeBroker>,
     pub(crate) publisher: Arc<FakePublisher>,
     pub(crate) runners: Arc<Mutex<BTreeMap<String, Arc<FakeRunner>>>>,
@@ -88,9 +98,13 @@ fn config() -> CoordinatorConfig {
 impl World {
     /// One topic `edits` with these bounds, two runners with four slots each.
     pub(crate) async fn start(bounds: &[(i64, i64)]) -> Self {
-        let store = Arc::new(Metadata::in_memory().await.unwrap());
+        let store = Arc::new(HeldStore::new(Metadata::in_memory().await.unwrap()));
         let broker = Arc::new(FakeBroker::default());
-        broker.0.lock().unwrap().insert("edits".into(), bounds.to_vec());
+        broker
+            .topics
+            .lock()
+            .unwrap()
+            .insert("edits".into(), bounds.to_vec());
         let publisher = Arc::new(FakePublisher::default());
         let runners = Arc::new(Mutex::new(BTreeMap::new()));
         let coordinator = lead(&store, &broker, &publisher, &runners).await;
@@ -211,7 +225,7 @@ impl World {
 }
 
 async fn lead(
-    store: &Arc<Metadata>,
+    store: &Arc<HeldStore>,
     broker: &Arc<FakeBroker>,
     publisher: &Arc<FakePublisher>,
     runners: &Arc<Mutex<BTreeMap<String, Arc<FakeRunner>>>>,

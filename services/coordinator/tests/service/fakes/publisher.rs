@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Mutex;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use tidegate_rpc::handoff::v1 as handoff;
 use tidegate_rpc::handoff::v1::handoff_checker_server::HandoffChecker;
@@ -26,7 +27,11 @@ pub(crate) struct State {
 }
 
 #[derive(Default)]
-pub(crate) struct FakePublisher(pub(crate) Mutex<State>);
+pub(crate) struct FakePublisher {
+    pub(crate) state: Mutex<State>,
+    /// Lists are refused as by a connection that is not there.
+    pub(crate) is_away: AtomicBool,
+}
 
 fn pairs(offsets: Option<&types::PartitionOffsets>) -> BTreeMap<i32, i64> {
     offsets
@@ -47,7 +52,7 @@ fn offsets(pairs: &BTreeMap<i32, i64>) -> types::PartitionOffsets {
 
 impl FakePublisher {
     pub(crate) fn is_registered(&self, group: &str, token: &str) -> bool {
-        let state = self.0.lock().unwrap();
+        let state = self.state.lock().unwrap();
         !state.ended.contains(group)
             && state
                 .tokens
@@ -56,7 +61,7 @@ impl FakePublisher {
     }
     /// Compare and swap, with a segment of as many rows as offsets.
     pub(crate) fn publish(&self, assignment: &TaskAssignment, end: &types::PartitionOffsets) -> bool {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         let key = (
             assignment.supervisor_id.clone(),
             assignment.stream.as_ref().unwrap().topic.clone(),
@@ -108,7 +113,7 @@ impl FakePublisher {
         true
     }
     fn admit(&self, epoch: u64) -> Result<(), Status> {
-        let mut state = self.0.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
         state.epoch = state.epoch.max(epoch);
         if epoch < state.epoch {
             Err(Status::failed_precondition("an old epoch"))
@@ -117,7 +122,7 @@ impl FakePublisher {
         }
     }
     fn answer(&self, supervisor: &str, topic: &str) -> wire::CommittedOffsets {
-        let state = self.0.lock().unwrap();
+        let state = self.state.lock().unwrap();
         let key = (supervisor.to_owned(), topic.to_owned());
         wire::CommittedOffsets {
             supervisor_id: supervisor.to_owned(),
@@ -139,7 +144,7 @@ impl Publisher for FakePublisher {
         let stream = request.stream.unwrap();
         let key = (request.supervisor_id.clone(), stream.topic.clone());
         {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             state.streams.insert(key.clone(), stream.clone());
             let held = state.offsets.entry(key).or_default();
             for (partition, offset) in pairs(request.start.as_ref()) {
@@ -167,7 +172,7 @@ impl Publisher for FakePublisher {
         self.admit(request.coordinator_epoch)?;
         let key = (request.supervisor_id.clone(), request.topic.clone());
         {
-            let mut state = self.0.lock().unwrap();
+            let mut state = self.state.lock().unwrap();
             if !state.resets.insert(request.request_key.clone()) {
                 drop(state);
                 return Ok(Response::new(self.answer(&request.supervisor_id, &request.topic)));
@@ -196,7 +201,7 @@ impl Publisher for FakePublisher {
         let request = request.into_inner();
         self.admit(request.coordinator_epoch)?;
         let tokens = request.assignment_tokens.into_iter().collect();
-        self.0.lock().unwrap().tokens.insert(request.group_id, tokens);
+        self.state.lock().unwrap().tokens.insert(request.group_id, tokens);
         Ok(Response::new(wire::RegisterGroupResponse {}))
     }
     async fn end_group(
@@ -205,7 +210,7 @@ impl Publisher for FakePublisher {
     ) -> Result<Response<wire::EndGroupResponse>, Status> {
         let request = request.into_inner();
         self.admit(request.coordinator_epoch)?;
-        self.0.lock().unwrap().ended.insert(request.group_id);
+        self.state.lock().unwrap().ended.insert(request.group_id);
         Ok(Response::new(wire::EndGroupResponse {}))
     }
     async fn allocate_segment(
@@ -224,8 +229,11 @@ impl Publisher for FakePublisher {
         &self,
         request: Request<wire::ListSegmentsRequest>,
     ) -> Result<Response<wire::ListSegmentsResponse>, Status> {
+        if self.is_away.load(Ordering::SeqCst) {
+            return Err(Status::unavailable("connection refused"));
+        }
         let request = request.into_inner();
-        let state = self.0.lock().unwrap();
+        let state = self.state.lock().unwrap();
         let size = if request.page_size == 0 {
             1_000
         } else {
@@ -253,7 +261,7 @@ impl HandoffChecker for FakePublisher {
         &self,
         request: Request<handoff::AwaitHandoffRequest>,
     ) -> Result<Response<handoff::AwaitHandoffResponse>, Status> {
-        let state = self.0.lock().unwrap();
+        let state = self.state.lock().unwrap();
         let one = |id: types::SegmentId| handoff::Handoff {
             state: if state.served.contains(&id.partition_num) {
                 handoff::HandoffState::Served.into()
