@@ -2,7 +2,6 @@
 
 #![allow(clippy::unwrap_used, reason = "a test file; helpers are outside #[test]")]
 
-use std::net::TcpListener;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
@@ -21,11 +20,6 @@ fn tidegate(arguments: &[&str], folder: &Path) -> Command {
     command
 }
 
-fn free_port() -> u16 {
-    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-    listener.local_addr().unwrap().port()
-}
-
 /// Killed when a test ends before it.
 struct Serving {
     child: Child,
@@ -41,28 +35,45 @@ impl Drop for Serving {
 
 impl Serving {
     fn start(folder: &Path) -> Self {
-        let port = free_port();
-        let listen = format!("coordinator.listen=127.0.0.1:{port}");
-        let metrics = format!("coordinator.metrics_listen=127.0.0.1:{}", free_port());
-        let child = tidegate(&["serve", "--set", &listen, "--set", &metrics], folder)
+        // A port of the system's choice, told in the log: one that is chosen here may be taken by then.
+        let log = folder.join("serve.log");
+        let settings = [
+            "coordinator.listen=127.0.0.1:0",
+            "coordinator.metrics_listen=127.0.0.1:0",
+        ];
+        let child = tidegate(&["serve", "--set", settings[0], "--set", settings[1]], folder)
             .stdout(Stdio::null())
-            .stderr(Stdio::null())
+            .stderr(std::fs::File::create(&log).unwrap())
             .spawn()
             .unwrap();
         let mut serving = Self {
             child,
-            address: format!("http://127.0.0.1:{port}"),
+            address: String::new(),
         };
         let deadline = Instant::now() + Duration::from_secs(30);
-        while !tidegate(&["health", &serving.address], folder)
-            .output()
-            .unwrap()
-            .status
-            .success()
-        {
-            assert!(serving.child.try_wait().unwrap().is_none(), "it ended");
-            assert!(Instant::now() < deadline, "it does not serve");
+        loop {
+            let text = std::fs::read_to_string(&log).unwrap();
+            let line = text
+                .lines()
+                .find(|line| line.contains("all four services are up"));
+            let told = line.and_then(|line| line.split_once("http://"));
+            if let Some((_, rest)) = told {
+                let authority = rest
+                    .chars()
+                    .take_while(|c| c.is_ascii_digit() || ".:".contains(*c));
+                serving.address = format!("http://{}", authority.collect::<String>());
+                break;
+            }
+            assert!(serving.child.try_wait().unwrap().is_none(), "it ended: {text}");
+            assert!(Instant::now() < deadline, "it does not serve: {text}");
+            std::thread::sleep(Duration::from_millis(20));
         }
+        let health = tidegate(&["health", &serving.address], folder).output().unwrap();
+        assert!(
+            health.status.success(),
+            "{}",
+            String::from_utf8_lossy(&health.stderr)
+        );
         serving
     }
 
