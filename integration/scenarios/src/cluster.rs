@@ -2,7 +2,6 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::net::{Ipv4Addr, TcpListener};
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
@@ -22,7 +21,7 @@ use tidegate_rpc::coordinator::v1::{
     ListSegmentsRequest, SegmentInfo, StatusRequest, StatusResponse, SubmitRequest, SuspendRequest,
 };
 use tidegate_rpc::{Transport, clients, status};
-use tidegate_servers::{Kafka, Postgres, S3};
+use tidegate_servers::{Kafka, Postgres, S3, free_port};
 use tokio::runtime::Runtime;
 
 /// One of our four services; there may be several task-runners.
@@ -108,10 +107,6 @@ impl Drop for Cluster {
             eprintln!("logs: {}", self.folder.path().display());
         }
     }
-}
-
-fn free_port() -> Result<u16> {
-    Ok(TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?.local_addr()?.port())
 }
 
 fn binary(service: Service) -> Result<PathBuf> {
