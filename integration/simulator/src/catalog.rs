@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_protocol::allocate::{self, AllocationDecision, AllocationState, Chunk, Lineage};
 use tidegate_protocol::publish::{
-    self, CommittedRow, Grant, GroupMode, PublishDecision, PublishRequest, PublishState, PublishedSequence,
+    self, CommittedRow, Grant, PublishDecision, PublishRequest, PublishState, PublishedSequence,
     RegisteredGroup, StreamId,
 };
 use tidegate_protocol::supervisor::{Committed, RegisterCall, ResetCall};
-use tidegate_protocol::task::{Outcome, PublishAnswer, Stream};
+use tidegate_protocol::task::{AllocationRequest, Outcome, PublishAnswer, Stream};
 use tidegate_types::{
     AssignmentToken, DataSource, Epoch, Generation, GroupId, Interval, Offset, OffsetRange, PartitionId,
     PartitionOffsets, SegmentId, SegmentVersion, SequenceName, StartOffsets, TimestampMillis,
@@ -173,7 +173,7 @@ impl Catalog {
             id: call.group.clone(),
             base: call.base.clone(),
             generation: call.generation,
-            mode: GroupMode::Legacy,
+            mode: call.mode,
             topic: call.topic.clone(),
             start: call.start.clone(),
             tokens: call.tokens.iter().cloned().collect(),
@@ -194,16 +194,20 @@ impl Catalog {
     pub(crate) fn allocate(
         &mut self,
         sequence: &SequenceName,
-        previous: Option<&SegmentId>,
-        row: TimestampMillis,
+        wanted: &AllocationRequest,
         generation: Generation,
         now: TimestampMillis,
     ) -> Option<SegmentId> {
+        let row = wanted.row;
         let hour = row.0.div_euclid(HOUR);
         let preferred = Interval::new(TimestampMillis(hour * HOUR), TimestampMillis((hour + 1) * HOUR))?;
         let bucket = Interval::new(row, TimestampMillis(row.0 + 1))?;
         let data_source = DataSource::new("ds").ok()?;
-        let lineage = Lineage::After(previous.map(ToString::to_string));
+        let lineage = if wanted.by_interval {
+            Lineage::ByInterval
+        } else {
+            Lineage::After(wanted.previous.as_ref().map(ToString::to_string))
+        };
         let key = (sequence.clone(), lineage.key(preferred));
         let mut chunks: Vec<Chunk> = Vec::new();
         for id in self.grants.keys().filter(|id| id.interval.overlaps(preferred)) {
@@ -386,6 +390,7 @@ impl Catalog {
             };
             self.segments.push(published);
         }
+        self.check_commit(request, left_out, log)?;
         for (partition, end) in offsets.iter() {
             self.committed.insert(partition, end);
             let covered = self
@@ -394,12 +399,38 @@ impl Catalog {
                 .and_then(|ranges| ranges.last_mut());
             covered.ok_or("a partition that never started")?.range.end = end;
         }
-        self.check(log)
+        Ok(())
+    }
+
+    /// I1 for what is committed now: its segments hold each row of its ranges once, and no other.
+    fn check_commit(&self, request: &PublishRequest, left_out: usize, log: &Log) -> Result<(), String> {
+        let published = request.segments.iter().skip(left_out);
+        let mut held: Vec<Row> = published
+            .filter_map(|segment| self.objects.get(&segment.key))
+            .flatten()
+            .copied()
+            .collect();
+        held.sort_unstable();
+        let mut wanted: Vec<Row> = Vec::new();
+        for sequence in &request.sequences {
+            for (partition, start) in sequence.start.iter() {
+                let end = sequence.end.get(partition).unwrap_or(start);
+                wanted.extend(log.rows(partition, start, end).map(|offset| (partition, offset)));
+            }
+        }
+        wanted.sort_unstable();
+        if held == wanted {
+            return Ok(());
+        }
+        Err(format!(
+            "I1: {} holds {held:?}, should hold {wanted:?}",
+            request.base
+        ))
     }
 
     /// I1: per generation and partition, each row between the recorded start and the committed offset is in exactly
     /// one segment, and no other row is in any.
-    fn check(&self, log: &Log) -> Result<(), String> {
+    pub(crate) fn check(&self, log: &Log) -> Result<(), String> {
         let mut held: BTreeMap<(Generation, PartitionId), Vec<Offset>> = BTreeMap::new();
         for segment in &self.segments {
             for (partition, offset) in &segment.rows {

@@ -7,17 +7,20 @@ use tidegate_protocol::supervisor::{
     Action, Change, FirstStart, IdSource, Limits, Loaded, OnLostData, Run, Settings, Supervisor,
     SupervisorDocument,
 };
-use tidegate_protocol::task::{EndDecision, Unknown};
+use tidegate_protocol::task::{LogEntry, Unknown};
 use tidegate_types::{
     AssignmentToken, BaseSequenceName, DataSource, DecodeVersion, Epoch, GroupId, SupervisorId, TaskId,
     TimestampMillis,
 };
 
-pub(crate) const LIMITS: Limits = Limits {
-    runner_timeout_millis: 5_000,
-    retry_millis: 500,
-    ended_tasks_kept: 5,
-};
+pub(crate) fn limits(can_checkpoint: bool) -> Limits {
+    Limits {
+        runner_timeout_millis: 5_000,
+        retry_millis: 500,
+        ended_tasks_kept: 5,
+        can_checkpoint,
+    }
+}
 
 /// Ids that are never given twice, also not after a crash.
 #[derive(Debug, Default)]
@@ -41,7 +44,7 @@ pub(crate) struct Stored {
     supervisor: Option<String>,
     groups: BTreeMap<GroupId, String>,
     tasks: BTreeMap<TaskId, String>,
-    pub(crate) log: BTreeMap<BaseSequenceName, EndDecision>,
+    pub(crate) log: BTreeMap<BaseSequenceName, Vec<LogEntry>>,
     pub(crate) epoch: Epoch,
 }
 
@@ -63,6 +66,11 @@ impl Stored {
                 }
                 Change::DeleteTask(id) => {
                     self.tasks.remove(&id);
+                }
+                Change::TrimLog { base, below } => {
+                    if let Some(log) = self.log.get_mut(&base) {
+                        log.retain(|entry| below.is_some_and(|below| entry.sequence >= below));
+                    }
                 }
                 Change::AppendHistory(_) => {}
             }
@@ -113,11 +121,15 @@ impl Coordinator {
     }
 
     /// Raises the epoch and takes up what is stored.
-    pub(crate) fn restart(&mut self, now: TimestampMillis) -> Result<(), serde_json::Error> {
+    pub(crate) fn restart(
+        &mut self,
+        now: TimestampMillis,
+        can_checkpoint: bool,
+    ) -> Result<(), serde_json::Error> {
         self.life += 1;
         self.stored.epoch = Epoch(self.stored.epoch.0 + 1);
         if let Some((document, loaded)) = self.stored.load()? {
-            self.machine = Some(Supervisor::restore(document, loaded, LIMITS, now));
+            self.machine = Some(Supervisor::restore(document, loaded, limits(can_checkpoint), now));
         }
         Ok(())
     }

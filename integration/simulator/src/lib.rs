@@ -1,4 +1,4 @@
-//! Deterministic simulation of the protocol in legacy mode.
+//! Deterministic simulation of the protocol, in legacy and in checkpointing mode.
 //!
 //! Owns: a world (a Kafka log, a metadata store with real transaction semantics, an object store, runners' disks) and a
 //! seeded scheduler that delays, loses and repeats calls, crashes and restarts processes at every action
@@ -19,7 +19,7 @@ use std::collections::BTreeMap;
 use std::fmt;
 
 pub use mutant::{Mutant, UnknownMutant};
-pub use world::Options;
+pub use world::{Mode, Options};
 
 /// What happened in one seed or in many: how often each transition and each fault was met.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
@@ -75,6 +75,13 @@ pub const EXPECTED: &[&str] = &[
     "reset",
     "empty publish",
     "local files lost",
+    "checkpoint decided",
+    "checkpoint asked by a person",
+    "told to read on",
+    "published while reading",
+    "log trimmed",
+    "closed by its period",
+    "several sequences behind",
 ];
 
 /// A seed whose run broke an invariant or did not converge.

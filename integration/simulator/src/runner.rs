@@ -1,23 +1,20 @@
 //! A task-runner: a disk that survives, and tasks that a crash ends. The shell around the real task machine.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_protocol::group::{TaskPhase, TaskReport, TaskState};
 use tidegate_protocol::publish::{GroupMode, PublishRequest, SegmentFile, StreamId};
-use tidegate_protocol::sequence::{Progress, Seen, progress};
+use tidegate_protocol::sequence::{Progress, Seen, Sequence, progress};
 use tidegate_protocol::task::{
-    Answer, Ending, FinishStep, Life, LocalState, MergedSegment, ReadState, Route, RowCounts, Run, Sinks,
-    Snapshot, TaskAction, TaskEvent, TaskMachine, TaskRecord, TaskSettings, Ticket, Unknown,
+    Answer, Ending, GroupMode as TaskMode, Life, LocalState, MergedSegment, Part, ReadState, Route,
+    RowCounts, Run, Sinks, Snapshot, Step, TaskAction, TaskEvent, TaskMachine, TaskRecord, TaskSettings,
+    Ticket, Trigger, Unknown,
 };
-use tidegate_types::{EndOffsets, Offset, PartitionId, SegmentId, TaskId, TimestampMillis};
+use tidegate_types::{EndOffsets, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis};
 
 use crate::Mutant;
 use crate::catalog::{Catalog, Publish, Row};
 use crate::log::{HOUR, Log, Record};
-
-pub(crate) const SETTINGS: TaskSettings = TaskSettings {
-    handoff_timeout_millis: 0,
-};
 
 /// What a crash leaves of a task.
 #[derive(Debug, Clone, Default)]
@@ -35,9 +32,17 @@ pub(crate) struct Task {
     /// Events that came while an earlier one's actions are under way.
     pub(crate) inbox: VecDeque<TaskEvent>,
     sinks: Sinks,
-    memory: BTreeMap<(PartitionId, SegmentId, u32), Vec<Row>>,
+    memory: BTreeMap<(SequenceId, SegmentId, u32), Vec<Row>>,
     read: ReadState,
     until: Option<EndOffsets>,
+    sequences: Vec<Sequence>,
+    /// The reader was made; it is made once in a life.
+    has_begun: bool,
+    /// The open sequence has a full segment.
+    full: bool,
+    /// Segments that this task has published, and the merged files of segments.
+    own: BTreeSet<SegmentId>,
+    merged: BTreeMap<String, SegmentId>,
     pub(crate) reads: bool,
     pub(crate) wakes_at: Option<TimestampMillis>,
     pub(crate) awaits: Vec<SegmentId>,
@@ -53,13 +58,18 @@ impl Task {
     pub(crate) fn new(machine: TaskMachine, actions: Vec<TaskAction>, call: Option<u64>) -> Self {
         let read = machine.record().read.clone();
         let mut task = Self {
-            sinks: Sinks::restore(&read, MAX_ROWS),
+            sinks: sinks(machine.record()),
             machine,
             todo: VecDeque::new(),
             inbox: VecDeque::new(),
             memory: BTreeMap::new(),
             read,
             until: None,
+            sequences: Vec::new(),
+            has_begun: false,
+            full: false,
+            own: BTreeSet::new(),
+            merged: BTreeMap::new(),
             reads: false,
             wakes_at: None,
             awaits: Vec::new(),
@@ -73,6 +83,16 @@ impl Task {
 
     /// The answer among the actions belongs to this call.
     pub(crate) fn enqueue(&mut self, actions: Vec<TaskAction>, call: Option<u64>) {
+        for part in &self.machine.record().parts {
+            let merged = part.merged.iter().flatten();
+            self.merged
+                .extend(merged.map(|merged| (merged.file.clone(), merged.segment.clone())));
+            self.own.extend(
+                part.published
+                    .iter()
+                    .flat_map(|published| published.segments.iter().cloned()),
+            );
+        }
         self.todo.extend(actions.into_iter().map(|action| {
             let call = if matches!(action, TaskAction::Answer(_)) {
                 call
@@ -90,7 +110,7 @@ impl Task {
             Life::Starting { .. } => TaskState::Starting,
             Life::Reading { .. } => TaskState::Reading,
             Life::Paused => TaskState::Paused,
-            Life::Finishing(_) => TaskState::Finishing,
+            Life::Finishing => TaskState::Finishing,
             Life::Stopping { .. } | Life::Left => TaskState::Stopping,
             Life::Ended(Ending::Published) => TaskState::Published,
             Life::Ended(Ending::Superseded) => TaskState::Superseded,
@@ -98,8 +118,9 @@ impl Task {
             Life::Ended(Ending::Replaced) => TaskState::Replaced,
             Life::Ended(Ending::Failed) => TaskState::Failed,
         };
-        let phase = match view.life {
-            Life::Finishing(FinishStep::Handoff) => TaskPhase::Handoff,
+        let checkpoints = record.mode() == TaskMode::Checkpointing;
+        let phase = match (view.life, view.step) {
+            (Life::Finishing, Step::Handoff) => TaskPhase::Handoff,
             _ => TaskPhase::BeforeCommit,
         };
         TaskReport {
@@ -110,8 +131,7 @@ impl Task {
             phase,
             next: Some(view.next.clone()),
             decision_id: record
-                .end
-                .as_ref()
+                .end()
                 .map(|end| end.decision_id.clone())
                 .unwrap_or_default(),
             counts: RowCounts::default(),
@@ -119,15 +139,28 @@ impl Task {
             first_read: record.first_read,
             progress: self.progress,
             alert: view.alert,
+            open: record.open_part().map(|part| part.id).filter(|_| checkpoints),
+            wants_checkpoint: view.wish.is_some() && view.life == Life::Paused,
+            unpublished: record
+                .unpublished()
+                .next()
+                .map(|part| part.id)
+                .filter(|_| checkpoints),
         }
     }
 
-    pub(crate) fn begin_reading(&mut self, until: Option<EndOffsets>) {
-        if !self.reads && self.until.is_none() && self.memory.is_empty() {
+    pub(crate) fn begin_reading(&mut self, until: Option<EndOffsets>, sequences: Vec<Sequence>) {
+        if !std::mem::replace(&mut self.has_begun, true) {
             self.read = self.machine.record().read.clone();
             self.read.next = self.machine.next().clone();
-            self.sinks = Sinks::restore(&self.machine.record().read, MAX_ROWS);
+            self.sinks = sinks(self.machine.record());
         }
+        self.sinks
+            .retain(|id| sequences.iter().any(|sequence| sequence.id == id));
+        self.memory
+            .retain(|(id, ..), _| sequences.iter().any(|sequence| sequence.id == *id));
+        self.sequences = sequences;
+        self.full = false;
         self.until = until;
         self.reads = true;
     }
@@ -150,14 +183,14 @@ impl Task {
     ) -> TaskEvent {
         self.read.sequences = self.sinks.sequences().clone();
         let mut runs = Vec::new();
-        for ((partition, segment, ordinal), mut rows) in std::mem::take(&mut self.memory) {
+        for ((sequence, segment, ordinal), mut rows) in std::mem::take(&mut self.memory) {
             if mutant == Some(Mutant::SpillLosesRow) && rows.len() > 1 {
                 rows.pop();
             }
             *names += 1;
             let file = format!("run-{names}");
             runs.push(Run {
-                partition,
+                sequence,
                 segment,
                 ordinal,
                 file: file.clone(),
@@ -183,10 +216,20 @@ impl Task {
         }
     }
 
-    pub(crate) fn merge(&self, disk: &mut Disk, names: &mut u64, mutant: Option<Mutant>) -> TaskEvent {
+    pub(crate) fn merge(
+        &self,
+        id: SequenceId,
+        disk: &mut Disk,
+        names: &mut u64,
+        mutant: Option<Mutant>,
+    ) -> TaskEvent {
         let record = self.machine.record();
         let mut merged = Vec::new();
-        for (partition, sink) in record.read.segments() {
+        let segments = record
+            .part(id)
+            .into_iter()
+            .flat_map(|part| record.segments_of(part));
+        for (sequence, sink) in segments {
             let rows: Vec<Row> = record
                 .runs
                 .iter()
@@ -202,34 +245,31 @@ impl Task {
             *names += 1;
             let file = format!("merged-{names}");
             merged.push(MergedSegment {
-                partition,
+                sequence,
                 segment: sink.segment.clone(),
                 file: file.clone(),
                 bytes: rows.len() as u64,
                 sha256: file.clone(),
                 rows: rows.len() as u64,
                 input_rows: sink.rows,
-                first: sink.first,
-                end: sink.end,
+                extent: sink.extent.clone(),
                 writer_version: String::new(),
                 unknown: Unknown::new(),
             });
             disk.files.insert(file, rows);
         }
-        TaskEvent::Merged(merged)
+        TaskEvent::Merged {
+            part: id,
+            segments: merged,
+        }
     }
 
     /// Is every file of the record there? Files that no record names are removed.
     pub(crate) fn open(&self, disk: &mut Disk, mutant: Option<Mutant>) -> TaskEvent {
         let record = self.machine.record();
-        let merged = record.merged.iter().flatten();
-        let known: Vec<&String> = record
-            .runs
-            .iter()
-            .map(|run| &run.file)
-            .chain(merged.clone().map(|segment| &segment.file))
-            .collect();
-        disk.files.retain(|file, _| known.contains(&file));
+        let merged = record.unpublished().flat_map(|part| part.merged.iter().flatten());
+        let known: BTreeSet<&str> = record.files().map(|(file, ..)| file).collect();
+        disk.files.retain(|file, _| known.contains(file.as_str()));
         if mutant == Some(Mutant::RestoredWithoutRows) {
             disk.files.values_mut().for_each(Vec::clear);
         }
@@ -237,7 +277,7 @@ impl Task {
         let missing = |file: &String| !is_blind && !disk.files.contains_key(file);
         let state = if let Some(run) = record.runs.iter().find(|run| missing(&run.file)) {
             LocalState::Lost(run.file.clone())
-        } else if merged.clone().any(|segment| missing(&segment.file)) {
+        } else if { merged }.any(|segment| missing(&segment.file)) {
             LocalState::MergedLost
         } else {
             LocalState::Intact
@@ -246,29 +286,30 @@ impl Task {
     }
 
     /// The publish of what is durable.
-    pub(crate) fn publish(record: &TaskRecord) -> Publish {
+    pub(crate) fn publish(record: &TaskRecord, part: &Part) -> Publish {
         let assignment = &record.assignment;
         let stream = StreamId {
             topic: assignment.stream.topic.clone(),
             cluster: assignment.stream.cluster_id.clone(),
             incarnation: assignment.stream.topic_id.clone(),
         };
-        let segments = record
+        let segments = part
             .merged
             .iter()
             .flatten()
             .filter_map(|merged| {
-                let staged = record.staged_object(&merged.segment)?;
+                let staged = part.staged_object(&merged.segment)?;
+                let (first_offsets, end_offsets) = merged.extent.offsets(merged.sequence);
                 Some(SegmentFile {
                     id: merged.segment.clone(),
-                    sequence: record.sequence_name(merged.partition),
+                    sequence: record.sequence_name(merged.sequence),
                     key: staged.key.clone(),
                     size_bytes: staged.bytes,
                     sha256: staged.sha256.clone(),
                     rows: merged.rows,
                     input_rows: merged.input_rows,
-                    first_offsets: std::iter::once((merged.partition, merged.first)).collect(),
-                    end_offsets: std::iter::once((merged.partition, merged.end)).collect(),
+                    first_offsets,
+                    end_offsets,
                     writer_version: String::new(),
                 })
             })
@@ -280,9 +321,12 @@ impl Task {
                 base: assignment.base_sequence_name.clone(),
                 generation: assignment.generation,
                 token: assignment.token.clone(),
-                mode: GroupMode::Legacy,
+                mode: match record.mode() {
+                    TaskMode::Legacy => GroupMode::Legacy,
+                    TaskMode::Checkpointing => GroupMode::Checkpointing,
+                },
                 stream,
-                sequences: record.sequences(),
+                sequences: record.sequences_of(part),
                 segments,
             },
         }
@@ -338,28 +382,38 @@ impl Task {
         match log.at(partition, offset) {
             Some(Record::Row { hour }) => {
                 let time = TimestampMillis(hour * HOUR + 1);
+                let holds = |sequence: &&Sequence| sequence.contains(partition, offset);
+                let Some((sequence, is_open)) = self
+                    .sequences
+                    .iter()
+                    .find(holds)
+                    .map(|sequence| (sequence.id, sequence.is_open()))
+                else {
+                    return false;
+                };
                 let key = loop {
-                    match self.sinks.route(partition, time) {
+                    match self.sinks.route(sequence, time) {
                         Route::To(key) => break key,
                         Route::Allocate(request) => {
                             let record = self.machine.record();
-                            let name = record.sequence_name(partition);
+                            let name = record.sequence_name(sequence);
                             let generation = record.assignment.generation;
-                            let previous = request.previous.as_ref();
                             let id = publisher_is_up
-                                .then(|| catalog.allocate(&name, previous, time, generation, now))
+                                .then(|| catalog.allocate(&name, &request, generation, now))
                                 .flatten();
                             let Some(id) = id else {
                                 return false;
                             };
-                            self.sinks.open(partition, id, offset);
+                            self.sinks.open(sequence, id, offset);
                         }
                     }
                 };
-                self.sinks.take(key, offset);
+                let filled = self.sinks.take(key, partition, offset, 1);
+                let checkpoints = self.machine.record().mode() == TaskMode::Checkpointing;
+                self.full |= checkpoints && is_open && filled.rows >= MAX_ROWS;
                 if let Some(segment) = self.sinks.segment(key).cloned() {
                     self.memory
-                        .entry((partition, segment, key.ordinal))
+                        .entry((sequence, segment, key.ordinal))
                         .or_default()
                         .push((partition, offset));
                 }
@@ -376,20 +430,43 @@ impl Task {
         self.memory.values().map(Vec::len).sum()
     }
 
-    /// True when the record is one more than what is safe to lose: I9 for a published segment that is not served.
+    /// The open sequence is to be closed.
+    pub(crate) fn is_full(&self) -> bool {
+        self.full && self.until.is_none()
+    }
+    pub(crate) fn trigger(&mut self) -> TaskEvent {
+        self.reads = false;
+        TaskEvent::Triggered {
+            trigger: Trigger::Rows,
+            next: self.read.next.clone(),
+        }
+    }
+
+    /// I9: a segment that this task has published and that nobody serves, when the task ends well with it.
     pub(crate) fn drops_unserved(&self, catalog: &Catalog) -> Option<SegmentId> {
         let record = self.machine.record();
         let ended = record.ended.as_ref()?;
-        let published = record.published.as_ref()?;
         if ended.ending != Ending::Published || !record.alert.is_empty() {
             return None;
         }
-        published
-            .segments
+        self.own
             .iter()
             .find(|segment| !catalog.is_served(segment))
             .cloned()
     }
+    /// The same when files of a part go.
+    pub(crate) fn drops_unserved_files(&self, files: &[String], catalog: &Catalog) -> Option<SegmentId> {
+        files
+            .iter()
+            .filter_map(|file| self.merged.get(file))
+            .find(|segment| self.own.contains(segment) && !catalog.is_served(segment))
+            .cloned()
+    }
+}
+
+fn sinks(record: &TaskRecord) -> Sinks {
+    let full_at = (record.mode() == TaskMode::Legacy).then_some(MAX_ROWS);
+    Sinks::restore(&record.read, full_at)
 }
 
 /// Small, so that segments are moved out all the time.
@@ -407,7 +484,7 @@ pub(crate) struct Runner {
 
 impl Runner {
     /// Every task whose record is readable is restored.
-    pub(crate) fn restart(&mut self) {
+    pub(crate) fn restart(&mut self, settings: TaskSettings) {
         self.up = true;
         self.life += 1;
         for (id, disk) in &self.disks {
@@ -418,7 +495,7 @@ impl Runner {
             else {
                 continue;
             };
-            let (machine, actions) = TaskMachine::restore(record, SETTINGS);
+            let (machine, actions) = TaskMachine::restore(record, settings);
             self.tasks.insert(id.clone(), Task::new(machine, actions, None));
         }
         self.disks.retain(|_, disk| disk.record.is_some());

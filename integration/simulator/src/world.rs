@@ -14,8 +14,10 @@ use rand::rngs::SmallRng;
 use rand::{Rng as _, SeedableRng as _};
 use tidegate_protocol::group::GroupState;
 use tidegate_protocol::supervisor::{CallError, Event, PauseAnswer, TaskAnswer};
-use tidegate_protocol::task::{Answer, Assignment, Outcome, PublishAnswer, StagedObject, TaskEvent};
-use tidegate_types::{Epoch, RunnerId, TaskId, TimestampMillis};
+use tidegate_protocol::task::{
+    Answer, Assignment, LogEntry, Outcome, PublishAnswer, StagedObject, TaskEvent, TaskSettings,
+};
+use tidegate_types::{BaseSequenceName, Epoch, RunnerId, SequenceId, TaskId, TimestampMillis};
 
 use crate::catalog::{self, Catalog, Publish};
 use crate::coordinator::Coordinator;
@@ -33,6 +35,16 @@ pub struct Options {
     pub calm_steps: u64,
     /// A mistake that is to be found.
     pub mutant: Option<Mutant>,
+    pub mode: Mode,
+}
+
+/// How groups publish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Mode {
+    /// Odd seeds in checkpointing mode, even ones in legacy mode.
+    BySeed,
+    Legacy,
+    Checkpointing,
 }
 
 impl Default for Options {
@@ -41,6 +53,7 @@ impl Default for Options {
             faulty_steps: 4_000,
             calm_steps: 60_000,
             mutant: None,
+            mode: Mode::BySeed,
         }
     }
 }
@@ -117,6 +130,7 @@ enum Happening {
         runner: RunnerId,
         life: u64,
         task: TaskId,
+        part: SequenceId,
         object: StagedObject,
         rows: Vec<catalog::Row>,
     },
@@ -124,6 +138,7 @@ enum Happening {
         runner: RunnerId,
         life: u64,
         task: TaskId,
+        part: SequenceId,
         attempt: u64,
         publish: Box<Publish>,
     },
@@ -131,6 +146,7 @@ enum Happening {
         runner: RunnerId,
         life: u64,
         task: TaskId,
+        part: SequenceId,
         attempt: u64,
     },
     AskHandoff {
@@ -176,6 +192,11 @@ pub(crate) struct World {
     /// Runners that the coordinator cannot reach, and until when; they go on reading and publishing.
     cut_off: BTreeMap<RunnerId, TimestampMillis>,
     spec: (u32, u32, u32),
+    checkpointing: bool,
+    /// What every task of this run is made with.
+    task_settings: TaskSettings,
+    /// Every decision that was ever made.
+    decisions: BTreeMap<(BaseSequenceName, SequenceId), LogEntry>,
     coverage: Coverage,
     trace: VecDeque<String>,
     step: u64,
@@ -191,6 +212,16 @@ impl World {
             log.add_partition();
         }
         let spec = (random.random_range(1..3), random.random_range(1..3), 0);
+        let checkpointing = match options.mode {
+            Mode::BySeed => seed % 2 == 1,
+            Mode::Legacy => false,
+            Mode::Checkpointing => true,
+        };
+        let task_settings = TaskSettings {
+            handoff_timeout_millis: 0,
+            // Sometimes sooner than rows can fill a segment.
+            handoff_period_millis: (checkpointing && seed % 3 == 0).then_some(1_500),
+        };
         let mut world = Self {
             seed,
             options,
@@ -209,6 +240,9 @@ impl World {
             publisher_is_up: true,
             cut_off: BTreeMap::new(),
             spec,
+            checkpointing,
+            task_settings,
+            decisions: BTreeMap::new(),
             coverage: Coverage::default(),
             trace: VecDeque::new(),
             step: 0,
@@ -248,7 +282,7 @@ impl World {
         while self.step < last {
             self.next()?;
             if self.step.is_multiple_of(64) && self.has_converged() {
-                return Ok(());
+                return self.catalog.check(&self.log);
             }
         }
         let committed = self.catalog.offsets();
@@ -337,20 +371,23 @@ impl World {
                 runner,
                 life,
                 task,
+                part,
                 object,
                 rows,
-            } => self.upload(&runner, life, task, object, rows),
+            } => self.upload(&runner, life, task, part, object, rows),
             Happening::Publish {
                 runner,
                 life,
                 task,
+                part,
                 attempt,
                 publish,
-            } => self.publish(&runner, life, task, attempt, &publish),
+            } => self.publish(&runner, life, task, part, attempt, &publish),
             Happening::PublishTimeout {
                 runner,
                 life,
                 task,
+                part,
                 attempt,
             } => {
                 if !self.open_publishes.remove(&attempt) {
@@ -363,14 +400,14 @@ impl World {
                     segments: Vec::new(),
                     retry_after_millis: 0,
                 };
-                self.for_task(&runner, life, &task, TaskEvent::PublishAnswered(answer))
+                self.for_task(&runner, life, &task, TaskEvent::PublishAnswered { part, answer })
             }
             Happening::AskHandoff { runner, life, task } => self.ask_handoff(&runner, life, &task),
             Happening::Heartbeat { runner, life } => self.heartbeat(&runner, life),
             Happening::RestartCoordinator => self.restart_coordinator(),
             Happening::RestartRunner { runner } => {
                 if let Some(found) = self.runners.get_mut(&runner).filter(|found| !found.up) {
-                    found.restart();
+                    found.restart(self.task_settings);
                     let life = found.life;
                     let tasks: Vec<TaskId> = found.tasks.keys().cloned().collect();
                     self.note(format!("{runner} starts with {} tasks", tasks.len()));

@@ -23,6 +23,8 @@ pub type Connector = Arc<dyn Fn(&str) -> Result<Transport, String> + Send + Sync
 /// How long a process on the same identity has to show that it lives.
 const PROBE: Duration = Duration::from_secs(1);
 const FORMAT: u32 = 1;
+/// What a runner says that can hold replicas of checkpointing groups.
+const INCREMENTAL_HANDOFF: &str = "incremental-handoff";
 
 /// What is stored of a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -56,6 +58,7 @@ pub(crate) struct Beat {
     pub(crate) slots: u32,
     pub(crate) used: u32,
     pub(crate) draining: bool,
+    pub(crate) capabilities: Vec<String>,
 }
 
 /// Another process with this identity lives.
@@ -148,6 +151,7 @@ impl Registry {
             slots: beat.slots,
             occupied: beat.used,
             draining: beat.draining || transport.is_none(),
+            can_checkpoint: beat.capabilities.iter().any(|name| name == INCREMENTAL_HANDOFF),
         };
         let stored = Stored {
             incarnation: beat.incarnation.clone(),

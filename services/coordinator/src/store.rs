@@ -12,16 +12,14 @@ use tidegate_metadata::{
 };
 use tidegate_protocol::group::{GroupDocument, GroupState, TaskDocument};
 use tidegate_protocol::supervisor::{Change, Desired, HistoryLine, Loaded, SupervisorDocument};
-use tidegate_protocol::task::EndDecision;
-use tidegate_types::{BaseSequenceName, Epoch, GroupId, SequenceId, SupervisorId, TimestampMillis};
+use tidegate_protocol::task::{EndDecision, LogEntry};
+use tidegate_types::{BaseSequenceName, Epoch, GroupId, SupervisorId, TimestampMillis};
 use tokio_util::sync::CancellationToken;
 
 use crate::error::CoordinatorError;
 
 /// Format of our documents, and the oldest reader that may read them.
 const FORMAT: u32 = 1;
-/// A legacy group has one decision.
-const FINISH: SequenceId = SequenceId(0);
 /// Pauses between attempts while the store is away.
 const FIRST_PAUSE: Duration = Duration::from_millis(100);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
@@ -93,47 +91,53 @@ impl Store {
         .await
     }
 
-    /// The end that the log has for a name.
-    pub(crate) async fn logged(&self, base: &BaseSequenceName) -> Result<Option<EndDecision>, Deposed> {
+    /// What the log has for a name, in order.
+    pub(crate) async fn logged(&self, base: &BaseSequenceName) -> Result<Vec<LogEntry>, Deposed> {
         let decisions = self
             .insist("reading the checkpoint log", || self.port.decisions(base))
             .await?;
-        Ok(decisions
-            .into_iter()
-            .find(|decision| decision.sequence_id == FINISH)
-            .map(end_decision))
+        Ok(decisions.into_iter().map(entry).collect())
     }
 
-    /// Writes the end unless there is one; what is stored is what counts (I5).
+    /// Writes an end unless there is one; what is stored is what counts (I5).
     pub(crate) async fn decide(
         &self,
         supervisor: &SupervisorId,
         group: &GroupId,
         base: &BaseSequenceName,
-        decision: EndDecision,
+        wanted: LogEntry,
         now: TimestampMillis,
-    ) -> Result<EndDecision, Deposed> {
+    ) -> Result<LogEntry, Deposed> {
         let record = DecisionRecord {
             base: base.clone(),
-            sequence_id: FINISH,
+            sequence_id: wanted.sequence,
             supervisor: supervisor.clone(),
             group: group.clone(),
-            kind: DecisionKind::Finish,
-            end: decision.end,
-            decision_id: decision.decision_id,
+            kind: if wanted.finish {
+                DecisionKind::Finish
+            } else {
+                DecisionKind::Checkpoint
+            },
+            end: wanted.decision.end,
+            decision_id: wanted.decision.decision_id,
             epoch: self.epoch,
             decided_at: now,
         };
         self.insist("writing a decision", || self.port.decide(&record))
             .await
-            .map(end_decision)
+            .map(entry)
     }
 }
 
-fn end_decision(record: DecisionRecord) -> EndDecision {
-    EndDecision {
-        decision_id: record.decision_id,
-        end: record.end,
+/// A kind that this version does not know ends the group: nothing is read behind an end that is not understood.
+fn entry(record: DecisionRecord) -> LogEntry {
+    LogEntry {
+        sequence: record.sequence_id,
+        decision: EndDecision {
+            decision_id: record.decision_id,
+            end: record.end,
+        },
+        finish: record.kind != DecisionKind::Checkpoint,
     }
 }
 
@@ -186,6 +190,7 @@ fn record(supervisor: &SupervisorId, change: Change) -> Option<CoordinatorChange
             document: document(&stored)?,
         }),
         Change::DeleteTask(id) => CoordinatorChange::DeleteTask(id),
+        Change::TrimLog { base, below } => CoordinatorChange::TrimLog { base, below },
         Change::AppendHistory(line) => CoordinatorChange::AppendHistory(HistoryRecord {
             supervisor: supervisor.clone(),
             at: line.at,
@@ -245,14 +250,10 @@ pub(crate) async fn load(
         };
         let group: GroupDocument = read("task group", record.id.as_str(), &record.document)?;
         let decisions = port.decisions(&group.base_sequence_name).await?;
-        if let Some(finish) = decisions
-            .into_iter()
-            .find(|decision| decision.sequence_id == FINISH)
-        {
-            loaded
-                .log
-                .insert(group.base_sequence_name.clone(), end_decision(finish));
-        }
+        loaded.log.insert(
+            group.base_sequence_name.clone(),
+            decisions.into_iter().map(entry).collect(),
+        );
         loaded.groups.push(group);
     }
     for record in &state.tasks {

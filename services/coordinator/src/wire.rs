@@ -2,13 +2,13 @@
 
 use tidegate_protocol::group::{TaskPhase, TaskReport, TaskState};
 use tidegate_protocol::supervisor::{CallError, Committed, State};
-use tidegate_protocol::task::{Assignment, RowCounts, StopReason, Stream};
+use tidegate_protocol::task::{Assignment, GroupMode, RowCounts, StopReason, Stream};
 use tidegate_rpc::convert::{self, BadField};
 use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::task_runner::v1 as runner;
 use tidegate_rpc::types::v1 as types;
-use tidegate_types::{Generation, TimestampMillis};
+use tidegate_types::{Generation, SequenceId, TimestampMillis};
 use tonic::{Code, Status};
 
 /// What a failed call means. An answer that was lost and a peer that is away are the same: unknown outcome.
@@ -166,6 +166,9 @@ pub(crate) fn report(status: &runner::TaskStatus) -> Result<TaskReport, BadField
         first_read: (status.first_read_millis != 0).then_some(TimestampMillis(status.first_read_millis)),
         progress: status.progress.wrapping_add(u64::from(status.handed_off)),
         alert: status.alert.clone(),
+        open: status.open_sequence_id.map(SequenceId),
+        wants_checkpoint: status.wants_checkpoint,
+        unpublished: status.unpublished_sequence_id.map(SequenceId),
     })
 }
 
@@ -178,7 +181,10 @@ pub(crate) fn assignment(assignment: &Assignment) -> runner::TaskAssignment {
         group_id: assignment.group.to_string(),
         generation: assignment.generation.0,
         base_sequence_name: assignment.base_sequence_name.to_string(),
-        mode: types::GroupMode::Legacy.into(),
+        mode: match assignment.mode {
+            GroupMode::Legacy => types::GroupMode::Legacy.into(),
+            GroupMode::Checkpointing => types::GroupMode::Checkpointing.into(),
+        },
         stream: Some(stream(&assignment.stream)),
         start: Some((&assignment.start).into()),
         end: end.map(|decision| (&decision.end).into()),
@@ -191,6 +197,17 @@ pub(crate) fn assignment(assignment: &Assignment) -> runner::TaskAssignment {
         maximum_message_millis: assignment.maximum_message_time.map(|time| time.0),
         decode_version: assignment.decode_version.0,
         trace_parent: assignment.trace_parent.clone(),
+        first_sequence_id: assignment.first_sequence.0,
+        log: assignment
+            .log
+            .iter()
+            .map(|entry| runner::LogEntry {
+                sequence_id: entry.sequence.0,
+                decision_id: entry.decision.decision_id.clone(),
+                end: Some((&entry.decision.end).into()),
+                finish: entry.finish,
+            })
+            .collect(),
     }
 }
 

@@ -1,10 +1,10 @@
 //! A task's assignment, between the wire and the machine.
 
-use tidegate_protocol::task::{Assignment, EndDecision, GroupMode, Stream, Unknown};
+use tidegate_protocol::task::{Assignment, EndDecision, GroupMode, LogEntry, Stream, Unknown};
 use tidegate_rpc::convert::{self, BadField};
 use tidegate_rpc::task_runner::v1 as wire;
 use tidegate_rpc::types::v1 as types;
-use tidegate_types::{DecodeVersion, Generation, TimestampMillis};
+use tidegate_types::{DecodeVersion, EndOffsets, Generation, SequenceId, StartOffsets, TimestampMillis};
 
 /// The rules for turning bytes into rows that this version has.
 pub(crate) const DECODE_VERSION: DecodeVersion = DecodeVersion(tidegate_decode::DECODE_VERSION);
@@ -13,10 +13,14 @@ pub(crate) const DECODE_VERSION: DecodeVersion = DecodeVersion(tidegate_decode::
 pub(crate) fn from_wire(task: &wire::TaskAssignment) -> Result<Assignment, BadField> {
     let mode = match types::GroupMode::try_from(task.mode) {
         Ok(types::GroupMode::Legacy) => GroupMode::Legacy,
-        Ok(types::GroupMode::Unspecified | types::GroupMode::Checkpointing) | Err(_) => {
+        Ok(types::GroupMode::Checkpointing) => GroupMode::Checkpointing,
+        Ok(types::GroupMode::Unspecified) | Err(_) => {
             return Err(BadField::new(
                 "task.mode",
-                format!("mode {} is not one of this version's (1 = legacy)", task.mode),
+                format!(
+                    "mode {} is not one of this version's (1 = legacy, 2 = checkpointing)",
+                    task.mode
+                ),
             ));
         }
     };
@@ -45,6 +49,8 @@ pub(crate) fn from_wire(task: &wire::TaskAssignment) -> Result<Assignment, BadFi
         tidegate_protocol::sequence::check_end(&start, end)
             .map_err(|error| BadField::new("task.end", error.to_string()))?;
     }
+    let first_sequence = SequenceId(task.first_sequence_id);
+    let log = log_from_wire(&task.log, first_sequence, &start)?;
     Ok(Assignment {
         task: convert::id("task.task_id", &task.task_id)?,
         token: convert::id("task.assignment_token", &task.assignment_token)?,
@@ -63,6 +69,8 @@ pub(crate) fn from_wire(task: &wire::TaskAssignment) -> Result<Assignment, BadFi
             decision_id: task.decision_id.clone(),
             end,
         }),
+        first_sequence,
+        log,
         spec_json: task.spec_json.clone(),
         spec_version: task.spec_version,
         minimum_message_time: task.minimum_message_millis.map(TimestampMillis),
@@ -71,6 +79,42 @@ pub(crate) fn from_wire(task: &wire::TaskAssignment) -> Result<Assignment, BadFi
         trace_parent: task.trace_parent.clone(),
         unknown: Unknown::new(),
     })
+}
+
+/// Entries that follow one another without a gap, from the first sequence of the task on.
+fn log_from_wire(
+    entries: &[wire::LogEntry],
+    first: SequenceId,
+    start: &StartOffsets,
+) -> Result<Vec<LogEntry>, BadField> {
+    let bad = |why: String| BadField::new("task.log", why);
+    let mut log = Vec::with_capacity(entries.len());
+    let (mut expected, mut begins): (SequenceId, EndOffsets) = (first, start.clone());
+    for (at, entry) in entries.iter().enumerate() {
+        let end = convert::offsets("task.log.end", entry.end.as_ref())?;
+        if entry.sequence_id != expected.0 {
+            return Err(bad(format!(
+                "entry {at} is of sequence {}, sequence {expected} is next",
+                entry.sequence_id
+            )));
+        }
+        tidegate_protocol::sequence::check_end(&begins, &end)
+            .map_err(|error| bad(format!("entry {at}: {error}")))?;
+        if entry.finish && at + 1 < entries.len() {
+            return Err(bad(format!("entry {at} finishes the group, and others follow")));
+        }
+        begins.clone_from(&end);
+        log.push(LogEntry {
+            sequence: expected,
+            decision: EndDecision {
+                decision_id: entry.decision_id.clone(),
+                end,
+            },
+            finish: entry.finish,
+        });
+        expected = expected.next();
+    }
+    Ok(log)
 }
 
 /// The stream as it is said to others.
@@ -124,7 +168,7 @@ pub(crate) mod tests {
 
     #[test]
     fn b62_an_unknown_mode_is_refused_and_never_treated_as_legacy() {
-        for mode in [0, 2, 99] {
+        for mode in [0, 3, 99] {
             let task = wire::TaskAssignment {
                 mode,
                 ..wire_assignment()

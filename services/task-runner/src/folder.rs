@@ -12,12 +12,14 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use sha2::{Digest, Sha256};
-use tidegate_protocol::task::{LocalState, TaskRecord};
+use tidegate_protocol::task::{GroupMode, LocalState, TaskRecord};
 
 use crate::durable;
 
-/// Format that this version writes, and the newest whose readers it is one of.
-const FORMAT: u32 = 1;
+/// Format of a legacy task's record: that of 0.1.0, which restores it.
+const LEGACY_FORMAT: u32 = 1;
+/// Format of a checkpointing task's record, and the newest that this version reads.
+const FORMAT: u32 = 2;
 
 const RECORD: &str = "record.json";
 const ROWS: &str = "rows";
@@ -79,10 +81,9 @@ impl DiskBudget {
     pub(crate) fn used(&self) -> u64 {
         self.used.load(Ordering::Relaxed)
     }
-    /// (used, limit) when there is no room left.
-    pub(crate) fn exceeded(&self) -> Option<(u64, u64)> {
-        let used = self.used();
-        (self.limit > 0 && used >= self.limit).then_some((used, self.limit))
+    /// Bytes, and their bound; 0 = none.
+    pub(crate) fn used_and_limit(&self) -> (u64, u64) {
+        (self.used(), self.limit)
     }
 }
 
@@ -96,6 +97,11 @@ impl DiskUse {
     pub(crate) fn add(&self, bytes: u64) {
         self.own.fetch_add(bytes, Ordering::Relaxed);
         self.all.used.fetch_add(bytes, Ordering::Relaxed);
+    }
+    fn subtract(&self, bytes: u64) {
+        let own = self.own.load(Ordering::Relaxed).min(bytes);
+        self.own.fetch_sub(own, Ordering::Relaxed);
+        self.all.used.fetch_sub(own, Ordering::Relaxed);
     }
     fn set(&self, bytes: u64) {
         let before = self.own.swap(bytes, Ordering::Relaxed);
@@ -134,9 +140,13 @@ impl TaskFolder {
         fs::create_dir_all(self.rows())?;
         let body = serde_json::to_value(record)?;
         let checksum = checksum(&body)?;
+        let format = match record.mode() {
+            GroupMode::Legacy => LEGACY_FORMAT,
+            GroupMode::Checkpointing => FORMAT,
+        };
         let envelope = Envelope {
-            format: FORMAT,
-            oldest_reader: FORMAT,
+            format,
+            oldest_reader: format,
             checksum,
             body,
         };
@@ -204,13 +214,7 @@ impl TaskFolder {
     /// Removes what the record does not name, and checks what it names, by size and checksum.
     pub(crate) fn inspect(&self, record: &TaskRecord) -> io::Result<LocalState> {
         fs::create_dir_all(self.rows())?;
-        let merged = record.merged.iter().flatten();
-        let named = record
-            .runs
-            .iter()
-            .map(|run| &run.file)
-            .chain(merged.clone().map(|segment| &segment.file));
-        let named: std::collections::HashSet<&str> = named.map(String::as_str).collect();
+        let named: std::collections::HashSet<&str> = record.files().map(|(file, ..)| file).collect();
         let mut bytes = 0;
         for entry in fs::read_dir(self.rows())? {
             let entry = entry?;
@@ -227,14 +231,15 @@ impl TaskFolder {
             }
         }
         self.disk.set(bytes);
-        if record.published.is_some() {
-            return Ok(LocalState::Intact); // only the handoff is left
+        if record.unpublished().next().is_none() {
+            return Ok(LocalState::Intact); // only handoffs are left
         }
         for run in &record.runs {
             if let Err(why) = self.check(&run.file, run.bytes, &run.sha256) {
                 return Ok(LocalState::Lost(why));
             }
         }
+        let merged = record.unpublished().flat_map(|part| part.merged.iter().flatten());
         for segment in merged {
             if self.check(&segment.file, segment.bytes, &segment.sha256).is_err() {
                 return Ok(LocalState::MergedLost);
@@ -249,6 +254,21 @@ impl TaskFolder {
             Ok(_) => Err(format!("{file} is damaged")),
             Err(error) => Err(format!("{file} cannot be read: {error}")),
         }
+    }
+
+    /// Removes some files of rows that the record does not name any more.
+    pub(crate) fn drop_files(&self, files: &[String]) -> io::Result<()> {
+        for file in files {
+            let path = self.rows().join(file);
+            let bytes = match fs::metadata(&path) {
+                Ok(metadata) => metadata.len(),
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                Err(error) => return Err(error),
+            };
+            fs::remove_file(&path)?;
+            self.disk.subtract(bytes);
+        }
+        Ok(())
     }
 
     /// Removes all files of rows; the record stays.
@@ -291,7 +311,7 @@ mod tests {
     use super::*;
     use crate::assignment::tests::assignment;
     use tidegate_protocol::task::Run;
-    use tidegate_types::PartitionId;
+    use tidegate_types::{SequenceId, TimestampMillis};
 
     fn folder(root: &Path) -> TaskFolder {
         TaskFolder::at(root.join("t"), &DiskBudget::new(0))
@@ -301,7 +321,7 @@ mod tests {
     fn a_record_survives_and_keeps_the_fields_of_a_newer_version() {
         let root = tempfile::tempdir().unwrap();
         let folder = folder(root.path());
-        let mut record = TaskRecord::new(assignment());
+        let mut record = TaskRecord::new(assignment(), TimestampMillis(5));
         record
             .unknown
             .insert("invented_later".into(), serde_json::json!({"a": [1]}));
@@ -326,7 +346,9 @@ mod tests {
     fn b56_b57_a_record_that_cannot_be_used_says_why_and_whose_it_is() {
         let root = tempfile::tempdir().unwrap();
         let folder = folder(root.path());
-        folder.save(&TaskRecord::new(assignment())).unwrap();
+        folder
+            .save(&TaskRecord::new(assignment(), TimestampMillis(5)))
+            .unwrap();
         let path = root.path().join("t/record.json");
         let good = fs::read_to_string(&path).unwrap();
         for (text, expected) in [
@@ -349,7 +371,7 @@ mod tests {
             assert!(why.contains(expected), "{why}");
         }
         let mut envelope: Value = serde_json::from_str(&good).unwrap();
-        envelope["body"]["assignment"]["mode"] = "checkpointing".into();
+        envelope["body"]["assignment"]["mode"] = "invented-later".into();
         envelope["checksum"] = checksum(&envelope["body"]).unwrap().into();
         fs::write(&path, envelope.to_string()).unwrap();
         let Found::NotRestorable { why, remains } = folder.load() else {
@@ -366,13 +388,13 @@ mod tests {
     fn b56_missing_cut_or_flipped_files_are_found_and_strange_ones_removed() {
         let root = tempfile::tempdir().unwrap();
         let folder = folder(root.path());
-        let mut record = TaskRecord::new(assignment());
+        let mut record = TaskRecord::new(assignment(), TimestampMillis(5));
         folder.save(&record).unwrap();
         let path = folder.rows().join("run-1");
         fs::write(&path, b"0123456789").unwrap();
         let (bytes, sha256) = durable::measure(&path).unwrap();
         record.runs.push(Run {
-            partition: PartitionId(0),
+            sequence: SequenceId(0),
             segment: crate::assignment::tests::segment(0),
             ordinal: 0,
             file: "run-1".into(),

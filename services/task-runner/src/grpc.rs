@@ -2,12 +2,12 @@
 
 use std::sync::Arc;
 
-use tidegate_protocol::task::StopReason;
+use tidegate_protocol::task::{EndDecision, LogEntry, StopReason};
 use tidegate_rpc::convert;
 use tidegate_rpc::status::RpcError;
 use tidegate_rpc::task_runner::v1 as wire;
 use tidegate_rpc::task_runner::v1::task_runner_server::TaskRunner;
-use tidegate_types::{Epoch, TaskId};
+use tidegate_types::{Epoch, SequenceId, TaskId};
 use tonic::{Request, Response, Status};
 
 use crate::assignment;
@@ -68,14 +68,16 @@ impl TaskRunner for Service {
         if request.decision_id.is_empty() {
             return Err(convert::BadField::new("decision_id", "is required").into());
         }
-        if !request.finish {
-            let why = "a legacy task knows no end but the last one: finish must be true";
-            return Err(RpcError::FailedPrecondition(why.into()).into());
-        }
         let id = task_id(&request.task_id)?;
-        Ok(Response::new(
-            self.0.set_end(&id, request.decision_id, end).await?,
-        ))
+        let entry = LogEntry {
+            sequence: SequenceId(request.sequence_id),
+            decision: EndDecision {
+                decision_id: request.decision_id,
+                end,
+            },
+            finish: request.finish,
+        };
+        Ok(Response::new(self.0.set_end(&id, entry).await?))
     }
 
     async fn stop_task(

@@ -17,7 +17,7 @@ const FIRST_INTERVAL: Duration = Duration::from_secs(1);
 /// Longest pause while the coordinator does not answer.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Changes that come together go together.
-const GATHER: Duration = Duration::from_millis(20);
+const GATHER: Duration = Duration::from_millis(3);
 
 /// Tells the coordinator of this runner.
 pub(crate) struct Heartbeat {
@@ -51,6 +51,7 @@ impl Heartbeat {
             draining: self.runner.is_draining(),
             tasks: self.runner.statuses(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
+            capabilities: vec!["incremental-handoff".to_owned()],
         };
         self.runner.measure();
         let mut client = self.registry.clone();

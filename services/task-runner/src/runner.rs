@@ -9,13 +9,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use tidegate_protocol::task::{
-    Answer, Assignment, Refusal, StopReason, TaskEvent, TaskMachine, TaskRecord, TaskSettings,
+    Answer, Assignment, LogEntry, Refusal, StopReason, TaskEvent, TaskMachine, TaskRecord, TaskSettings,
 };
 use tidegate_rpc::status::RpcError;
 use tidegate_rpc::task_runner::v1 as wire;
+use tidegate_rpc::types::v1 as types;
 use tidegate_spec::SupervisorSpec;
 use tidegate_telemetry::families;
-use tidegate_types::{EndOffsets, Epoch, PartitionOffsets, TaskId};
+use tidegate_types::{Epoch, PartitionOffsets, TaskId};
 use tokio::sync::oneshot;
 
 use crate::error::RunnerError;
@@ -210,7 +211,7 @@ impl Runner {
         let folder = TaskFolder::at(self.shared.work_dir.tasks().join(id.as_str()), &self.disk);
         let (machine, actions) = match reopened {
             Some(record) => TaskMachine::reopen(record, settings(&spec)),
-            None => TaskMachine::assign(assignment, settings(&spec)),
+            None => TaskMachine::assign(assignment, settings(&spec), task::now()),
         };
         let (reply, answer) = oneshot::channel();
         let task = task::spawn(
@@ -292,17 +293,13 @@ impl Runner {
 
     /// Gives the end. A task that reads (it was restarted since the pause) stands still first, so that "not below
     /// next" can be told.
-    pub(crate) async fn set_end(
-        &self,
-        id: &TaskId,
-        decision_id: String,
-        end: EndOffsets,
-    ) -> Result<wire::TaskStatus, RpcError> {
+    pub(crate) async fn set_end(&self, id: &TaskId, entry: LogEntry) -> Result<wire::TaskStatus, RpcError> {
         let task = self.task(id)?;
-        let event = || TaskEvent::SetEndOffsets {
-            decision_id: decision_id.clone(),
-            end: end.clone(),
-        };
+        if !entry.finish && task.board.status().mode() != types::GroupMode::Checkpointing {
+            let why = "a legacy task knows no end but the last one: finish must be true";
+            return Err(RpcError::FailedPrecondition(why.into()));
+        }
+        let event = || TaskEvent::SetEndOffsets(entry.clone());
         let mut answer = task.call(event()).await.ok_or_else(|| gone(id))?;
         if answer == Err(Refusal::NotPaused) {
             if !self.pause(id).await?.paused {
@@ -468,6 +465,7 @@ fn phase_name(status: &wire::TaskStatus) -> &'static str {
 fn settings(spec: &SupervisorSpec) -> TaskSettings {
     TaskSettings {
         handoff_timeout_millis: spec.tuning.handoff_condition_timeout_millis,
+        handoff_period_millis: spec.tuning.intermediate_handoff_period_millis,
     }
 }
 

@@ -1,6 +1,8 @@
 //! What a task says about itself, on the wire.
 
-use tidegate_protocol::task::{Ending, FinishStep, Life, ParseErrorRecord, RowCounts, TaskView};
+use tidegate_protocol::task::{
+    Ending, GroupMode, Life, ParseErrorRecord, Part, RowCounts, Step, TaskView, Trigger,
+};
 use tidegate_rpc::task_runner::v1 as wire;
 use tidegate_rpc::types::v1 as types;
 use tidegate_types::TaskId;
@@ -21,6 +23,9 @@ pub(crate) fn of(view: &TaskView<'_>) -> wire::TaskStatus {
     } else {
         &read.parse_errors
     };
+    let published = || record.parts.iter().filter_map(|part| part.published.as_ref());
+    let is_checkpointing = record.mode() == GroupMode::Checkpointing;
+    let unpublished = record.unpublished().next().map(|part| part.id.0);
     wire::TaskStatus {
         task_id: assignment.task.to_string(),
         group_id: assignment.group.to_string(),
@@ -28,26 +33,22 @@ pub(crate) fn of(view: &TaskView<'_>) -> wire::TaskStatus {
         state: state.into(),
         phase: phase.into(),
         next: (!starting).then(|| view.next.into()),
-        end: record.end.as_ref().map(|decision| (&decision.end).into()),
+        end: record.end().map(|decision| (&decision.end).into()),
         decision_id: record
-            .end
-            .as_ref()
+            .end()
             .map(|decision| decision.decision_id.clone())
             .unwrap_or_default(),
-        counts: Some(counts(&read.counts)),
+        counts: Some(counts(&record.counts())),
         reason: view.reason.clone(),
         first_read_millis: record.first_read.map_or(0, |first| first.0),
         parse_errors: errors.iter().map(|error| parse_error(topic, error)).collect(),
-        published: record
-            .published
-            .iter()
+        published: published()
             .flat_map(|published| &published.segments)
             .map(Into::into)
             .collect(),
-        handed_off: record
-            .published
-            .as_ref()
-            .map_or(0, |published| published.handed_off.len() as u32),
+        handed_off: published()
+            .map(|published| published.handed_off.len() as u32)
+            .sum(),
         assignment_token: assignment.token.to_string(),
         alert: view.alert.clone(),
         base_sequence_name: assignment.base_sequence_name.to_string(),
@@ -55,6 +56,19 @@ pub(crate) fn of(view: &TaskView<'_>) -> wire::TaskStatus {
         committed: record.committed.as_ref().map(Into::into),
         generation: assignment.generation.0,
         progress: 0,
+        mode: crate::task::mode(record.mode()).into(),
+        open_sequence_id: record
+            .open_part()
+            .map(|part| part.id.0)
+            .filter(|_| is_checkpointing),
+        wants_checkpoint: view.wish.is_some() && view.life == Life::Paused,
+        checkpoint_trigger: view.wish.map(trigger_name).unwrap_or_default().to_owned(),
+        unpublished_sequence_id: unpublished.filter(|_| is_checkpointing),
+        sequences: if is_checkpointing {
+            record.parts.iter().map(|part| sequence(view, part)).collect()
+        } else {
+            Vec::new()
+        },
     }
 }
 
@@ -100,20 +114,11 @@ fn state_and_phase(view: &TaskView<'_>) -> (wire::TaskState, wire::TaskPhase) {
     use wire::{TaskPhase as Phase, TaskState as State};
     match view.life {
         // The end is known: a new spec must not stop it any more (D27).
-        Life::Starting { .. } if view.record.end.is_some() => (State::Finishing, Phase::Reading),
+        Life::Starting { .. } if view.record.is_finishing() => (State::Finishing, Phase::Reading),
         Life::Starting { .. } => (State::Starting, Phase::Unspecified),
         Life::Reading { .. } => (State::Reading, Phase::Reading),
         Life::Paused => (State::Paused, Phase::Reading),
-        Life::Finishing(step) => (
-            State::Finishing,
-            match step {
-                FinishStep::Reading | FinishStep::Persisting(_) => Phase::Reading,
-                FinishStep::Merging => Phase::Merging,
-                FinishStep::Uploading | FinishStep::WaitingToUpload => Phase::Uploading,
-                FinishStep::Publishing | FinishStep::WaitingToPublish => Phase::Publishing,
-                FinishStep::Handoff => Phase::Handoff,
-            },
-        ),
+        Life::Finishing => (State::Finishing, phase(view.step)),
         Life::Stopping { .. } | Life::Left => (State::Stopping, Phase::Unspecified),
         Life::Ended(ending) => (
             match ending {
@@ -125,6 +130,40 @@ fn state_and_phase(view: &TaskView<'_>) -> (wire::TaskState, wire::TaskPhase) {
             },
             Phase::Unspecified,
         ),
+    }
+}
+
+fn phase(step: Step) -> wire::TaskPhase {
+    use wire::TaskPhase as Phase;
+    match step {
+        Step::Reading => Phase::Reading,
+        Step::Merging => Phase::Merging,
+        Step::Uploading | Step::WaitingToUpload { .. } => Phase::Uploading,
+        Step::Ready | Step::Publishing | Step::WaitingToPublish { .. } => Phase::Publishing,
+        Step::Handoff => Phase::Handoff,
+    }
+}
+
+fn sequence(view: &TaskView<'_>, part: &Part) -> wire::SequenceStatus {
+    let published = part.published.as_ref();
+    wire::SequenceStatus {
+        sequence_id: part.id.0,
+        start: Some((&part.start).into()),
+        end: part.end.as_ref().map(|decision| (&decision.end).into()),
+        phase: phase(view.step_of(part.id)).into(),
+        published: published.map_or(0, |published| published.segments.len() as u32),
+        handed_off: published.map_or(0, |published| published.handed_off.len() as u32),
+    }
+}
+
+/// The name of a trigger on the wire and in metrics.
+pub(crate) fn trigger_name(trigger: Trigger) -> &'static str {
+    match trigger {
+        Trigger::Rows => "rows",
+        Trigger::TotalRows => "total-rows",
+        Trigger::Bytes => "bytes",
+        Trigger::Period => "period",
+        Trigger::Disk => "disk",
     }
 }
 

@@ -104,6 +104,19 @@ pub enum SupervisorCommand {
         #[arg(long)]
         forget_offsets: bool,
     },
+    /// Close the open sequences now: what was read is published while reading goes on.
+    Checkpoint {
+        id: String,
+        /// Only this group; may be repeated. Without it all that read.
+        #[arg(long = "group", value_name = "GROUP")]
+        groups: Vec<String>,
+        /// What to wait for.
+        #[arg(long, value_enum, default_value_t = WaitFor::Decided)]
+        wait: WaitFor,
+        /// Longest wait, in seconds.
+        #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+        timeout: u64,
+    },
     /// Clear or move committed offsets; what is read and not published is dropped and read again.
     Reset {
         id: String,
@@ -119,6 +132,17 @@ pub enum SupervisorCommand {
     },
     /// Show the versions of the spec and what was done, newest first.
     History { id: String },
+}
+
+/// What a checkpoint is waited for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum WaitFor {
+    /// Its end is in the checkpoint log.
+    Decided,
+    /// It is in the catalog.
+    Published,
+    /// The serving tier has its segments.
+    HandedOff,
 }
 
 #[derive(Debug, Subcommand)]

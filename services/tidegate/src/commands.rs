@@ -7,14 +7,14 @@ use tidegate_rpc::Transport;
 use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::types::v1::{PartitionOffset, PartitionOffsets};
 
-use crate::cli::{Output, RunnerCommand, SegmentCommand, SupervisorCommand, TaskCommand};
+use crate::cli::{Output, RunnerCommand, SegmentCommand, SupervisorCommand, TaskCommand, WaitFor};
 use crate::client::Coordinator;
 use crate::failure::Failure;
 use crate::plain_json::plain_json;
 use crate::report::print;
 use crate::views::{
-    HealthView, HistoryView, IssuesView, RunnersView, SegmentsView, SpecView, StatusView, SubmittedView,
-    SupervisorsView, TasksView,
+    CheckpointView, HealthView, HistoryView, IssuesView, RunnersView, SegmentsView, SpecView, StatusView,
+    SubmittedView, SupervisorsView, TasksView,
 };
 
 /// How a command that failed nowhere ended.
@@ -95,6 +95,26 @@ pub(crate) async fn supervisor(
             };
             let answer = to.api.terminate(request).await;
             print(output, &StatusView::from(answer.map_err(failed)?.into_inner()))?;
+        }
+        SupervisorCommand::Checkpoint {
+            id,
+            groups,
+            wait,
+            timeout,
+        } => {
+            let request = api::CheckpointRequest {
+                supervisor_id: id,
+                group_ids: groups,
+                wait: match wait {
+                    WaitFor::Decided => api::CheckpointWait::Decided,
+                    WaitFor::Published => api::CheckpointWait::Published,
+                    WaitFor::HandedOff => api::CheckpointWait::HandedOff,
+                }
+                .into(),
+                timeout_millis: timeout.saturating_mul(1_000),
+            };
+            let answer = to.api.checkpoint(request).await.map_err(failed)?.into_inner();
+            print(output, &CheckpointView::from(answer))?;
         }
         SupervisorCommand::Reset {
             id,

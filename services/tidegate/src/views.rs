@@ -7,7 +7,9 @@ mod tasks;
 
 pub(crate) use segments::SegmentsView;
 pub(crate) use status::StatusView;
-pub(crate) use supervisors::{HistoryView, IssuesView, SpecView, SubmittedView, SupervisorsView};
+pub(crate) use supervisors::{
+    CheckpointView, HistoryView, IssuesView, SpecView, SubmittedView, SupervisorsView,
+};
 pub(crate) use tasks::{HealthView, RunnersView, TasksView};
 
 use serde::Serialize;

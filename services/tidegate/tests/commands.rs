@@ -97,6 +97,22 @@ impl SupervisorService for Scripted {
         self.resets.lock().unwrap().push(request.into_inner());
         Ok(Response::new(status(SupervisorState::Running as i32)))
     }
+    async fn checkpoint(&self, request: Request<api::CheckpointRequest>) -> Answer<api::CheckpointResponse> {
+        let request = request.into_inner();
+        let one = |(group_id, closed)| api::GroupCheckpoint {
+            group_id,
+            sequence_id: request.wait as u32,
+            closed,
+        };
+        let groups = request
+            .group_ids
+            .iter()
+            .cloned()
+            .zip([true, false])
+            .map(one)
+            .collect();
+        Ok(Response::new(api::CheckpointResponse { groups }))
+    }
     async fn history(&self, _: Request<api::HistoryRequest>) -> Answer<api::HistoryResponse> {
         Ok(Response::new(api::HistoryResponse::default()))
     }
@@ -299,4 +315,28 @@ async fn health_is_an_exit_status() {
             .code(),
         Some(1)
     );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_checkpoint_waits_for_what_was_asked_and_tells_what_it_came_to() {
+    let (server, _) = serve().await;
+    let mut arguments = vec![
+        "supervisor",
+        "checkpoint",
+        "wiki",
+        "--group",
+        "wiki.1",
+        "--group",
+        "wiki.2",
+    ];
+    arguments.extend(["--wait", "handed-off"]);
+    let (output, out, err) = tidegate(&server, &arguments, "").await;
+    assert!(output.status.success(), "{err}");
+    let rows: Vec<Vec<&str>> = out
+        .lines()
+        .map(|line| line.split_whitespace().collect())
+        .collect();
+    assert_eq!(rows[0], ["GROUP", "SEQUENCE", "CHECKPOINT"]);
+    assert_eq!(rows[1], ["wiki.1", "3", "closed"], "{out}");
+    assert_eq!(rows[2][..3], ["wiki.2", "3", "nothing"], "{out}");
 }

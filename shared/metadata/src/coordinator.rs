@@ -77,12 +77,17 @@ pub enum CoordinatorChange {
     DeleteTask(TaskId),
     PutRunner(RunnerRecord),
     DeleteRunner(RunnerId),
+    /// Removes decisions whose sequences are published: those below `below`, or all.
+    TrimLog {
+        base: BaseSequenceName,
+        below: Option<SequenceId>,
+    },
 }
 
 /// What a decision is about. A number of a newer version is kept.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum DecisionKind {
-    /// An end of one sequence in the middle of a group (not made by this version).
+    /// An end of one sequence in the middle of a group.
     Checkpoint,
     /// The group reads no further than this.
     Finish,

@@ -189,6 +189,8 @@ pub struct TuningConfig {
     pub max_rows_per_segment: u64,
     /// `None` = no bound.
     pub max_total_rows: Option<u64>,
+    /// Bytes of records in one segment that close the sequence; `None` = no bound.
+    pub max_bytes_per_segment: Option<u64>,
     /// `None` = never.
     pub intermediate_handoff_period_millis: Option<u64>,
     /// 0 = wait for ever.

@@ -135,7 +135,7 @@ pub(crate) fn tuning_config(tuning: &TuningConfig) -> Value {
         Some(rows) => json!(rows),
         None => json!(-1),
     };
-    json!({
+    let mut fields = json!({
         "type": "kafka",
         "maxRowsInMemory": tuning.max_rows_in_memory,
         "maxBytesInMemory": tuning.max_bytes_in_memory,
@@ -161,5 +161,10 @@ pub(crate) fn tuning_config(tuning: &TuningConfig) -> Value {
             "bloomFilter": tuning.segment_writer.bloom_filter,
         },
         "mergeFanIn": tuning.merge_fan_in,
-    })
+    });
+    // Newer than the names of sequences: it appears only when it is given.
+    if let Some(bytes) = tuning.max_bytes_per_segment {
+        fields["maxBytesPerSegment"] = json!(bytes);
+    }
+    fields
 }

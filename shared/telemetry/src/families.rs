@@ -36,6 +36,10 @@ families! {
         "How long a persist took."
     Counter<1> PERSIST_WAITS "tidegate_persist_waits_total" ["supervisor"]
         "Times that reading waited for a persist to end."
+    Histogram<1> CHECKPOINT_STALL "tidegate_checkpoint_stall_seconds" ["supervisor"]
+        "How long a reader stood still for a checkpoint or the end of its group."
+    Counter<2> CHECKPOINTS_WANTED "tidegate_checkpoints_wanted_total" ["supervisor", "trigger"]
+        "Checkpoints that readers asked for, by trigger: rows, total-rows, bytes, period, disk."
     Histogram<1> MERGE_TIME "tidegate_merge_seconds" ["supervisor"]
         "How long merging a segment took."
     Histogram<1> UPLOAD_TIME "tidegate_upload_seconds" ["supervisor"]

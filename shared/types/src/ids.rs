@@ -143,6 +143,14 @@ number_id!(
     /// Version of the rules that turn bytes into rows; frozen per group (I3).
     DecodeVersion, u32);
 
+impl SequenceId {
+    /// The sequence behind this one.
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 impl Generation {
     /// The next generation. Saturates, since a wrap-around would re-open the past.
     #[must_use]

@@ -4,11 +4,12 @@
 
 use rand::Rng as _;
 use tidegate_protocol::supervisor::{Action, Change, Discovery, Event, Supervisor};
-use tidegate_protocol::task::TaskEvent;
+use tidegate_protocol::task::{LogEntry, TaskEvent};
+use tidegate_types::BaseSequenceName;
 
 use super::{Checked, Happening, Kind, StoreCall, TaskCall, World, away};
 use crate::catalog;
-use crate::coordinator::{Coordinator, LIMITS, settings, supervisor_id};
+use crate::coordinator::{Coordinator, limits, settings, supervisor_id};
 
 impl World {
     pub(super) fn restart_coordinator(&mut self) -> Checked {
@@ -17,7 +18,7 @@ impl World {
         }
         let now = self.schedule.now;
         self.coordinator
-            .restart(now)
+            .restart(now, self.checkpointing)
             .map_err(|error| format!("stored documents cannot be read: {error}"))?;
         self.note(format!(
             "the coordinator starts, epoch {}",
@@ -29,7 +30,7 @@ impl World {
             let (machine, actions) = Supervisor::submit(
                 supervisor_id(),
                 settings(replicas, task_count, variant),
-                LIMITS,
+                limits(self.checkpointing),
                 now,
             );
             self.coordinator.machine = Some(machine);
@@ -125,25 +126,29 @@ impl World {
                 self.coverage.hit("group created");
                 self.note(format!("group {group} is created"));
                 self.store(changes)?;
-                let logged = self.coordinator.stored.log.get(&base).cloned();
+                let logged = self
+                    .coordinator
+                    .stored
+                    .log
+                    .get(&base)
+                    .cloned()
+                    .unwrap_or_default();
                 self.later(life, Event::GroupCreated { group, logged });
             }
-            Action::RecordDecision {
-                group,
-                base,
-                decision,
-            } => {
-                self.coverage.hit("decision logged");
-                let log = &mut self.coordinator.stored.log;
-                let stored = log.entry(base).or_insert(decision).clone();
-                self.note(format!("{group} ends at {}", stored.end));
-                self.later(
-                    life,
-                    Event::DecisionStored {
-                        group,
-                        decision: stored,
-                    },
-                );
+            Action::RecordDecision { group, base, entry } => {
+                let what = if entry.finish {
+                    "decision logged"
+                } else {
+                    "checkpoint decided"
+                };
+                self.coverage.hit(what);
+                let entry = self.decide(&base, entry)?;
+                let (sequence, end) = (entry.sequence, &entry.decision.end);
+                self.note(format!(
+                    "{group}: sequence {sequence} ends at {end}, finish {}",
+                    entry.finish
+                ));
+                self.later(life, Event::DecisionStored { group, entry });
             }
             Action::Discover { .. } => {
                 let found = Discovery {
@@ -204,6 +209,7 @@ impl World {
                 self.call_runner(life, runner, task, TaskCall::Event(TaskEvent::Pause, Kind::Pause));
             }
             Action::ResumeTask { runner, task } => {
+                self.coverage.hit("told to read on");
                 self.call_runner(
                     life,
                     runner,
@@ -211,28 +217,22 @@ impl World {
                     TaskCall::Event(TaskEvent::Resume, Kind::Resume),
                 );
             }
-            Action::SetEndOffsets {
-                runner,
-                task,
-                decision,
-            } => {
+            Action::SetEndOffsets { runner, task, entry } => {
                 // I5: what a task hears is in the log, to the letter.
                 if !self
                     .coordinator
                     .stored
                     .log
                     .values()
-                    .any(|logged| *logged == decision)
+                    .flatten()
+                    .any(|logged| *logged == entry)
                 {
                     return Err(format!(
                         "I5: {task} is told an end that is not in the log: {}",
-                        decision.end
+                        entry.decision.end
                     ));
                 }
-                let event = TaskEvent::SetEndOffsets {
-                    decision_id: decision.decision_id,
-                    end: decision.end,
-                };
+                let event = TaskEvent::SetEndOffsets(entry);
                 self.call_runner(life, runner, task, TaskCall::Event(event, Kind::SetEnd));
             }
             Action::StopTask { runner, task, reason } => {
@@ -244,7 +244,32 @@ impl World {
         Ok(())
     }
 
+    /// Writes a decision unless there is one. I5: it never changes, not even after it was trimmed.
+    fn decide(&mut self, base: &BaseSequenceName, entry: LogEntry) -> Result<LogEntry, String> {
+        let log = self.coordinator.stored.log.entry(base.clone()).or_default();
+        let held = log.iter().find(|held| held.sequence == entry.sequence).cloned();
+        let entry = held.unwrap_or_else(|| {
+            log.push(entry.clone());
+            entry
+        });
+        let key = (base.clone(), entry.sequence);
+        let first = self.decisions.entry(key).or_insert_with(|| entry.clone());
+        if *first != entry {
+            return Err(format!(
+                "I5: sequence {} of {base} is decided twice: {first:?}, {entry:?}",
+                entry.sequence
+            ));
+        }
+        Ok(entry)
+    }
+
     pub(super) fn store(&mut self, changes: Vec<Change>) -> Checked {
+        if changes
+            .iter()
+            .any(|change| matches!(change, Change::TrimLog { below: Some(_), .. }))
+        {
+            self.coverage.hit("log trimmed");
+        }
         self.coordinator
             .stored
             .write(changes)

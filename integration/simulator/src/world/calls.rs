@@ -9,7 +9,7 @@ use tidegate_types::{Epoch, RunnerId, TaskId};
 
 use super::{CALL_TIMEOUT, Checked, Happening, Kind, StoreCall, TaskCall, Waiting, World, away, task_answer};
 use crate::Mutant;
-use crate::runner::{Disk, SETTINGS, Said, Task};
+use crate::runner::{Disk, Said, Task};
 
 impl World {
     /// Registers a call: it is answered once, or given up.
@@ -150,7 +150,10 @@ impl World {
                     );
                     return Ok(());
                 }
-                let (machine, actions) = TaskMachine::assign(*assignment, SETTINGS);
+                if assignment.log.len() > 1 {
+                    self.coverage.hit("several sequences behind");
+                }
+                let (machine, actions) = TaskMachine::assign(*assignment, self.task_settings, now);
                 found.disks.insert(task.clone(), Disk::default());
                 found
                     .tasks

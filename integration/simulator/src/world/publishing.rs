@@ -3,8 +3,8 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use tidegate_protocol::supervisor::{Event, RunnerView, TaskAnswer};
-use tidegate_protocol::task::{Answer, HandoffSeen, Life, StagedObject, TaskEvent};
-use tidegate_types::{RunnerId, TaskId};
+use tidegate_protocol::task::{Answer, HandoffSeen, Life, Outcome, StagedObject, TaskEvent};
+use tidegate_types::{RunnerId, SequenceId, TaskId};
 
 use super::{Checked, Happening, Kind, World, kind_of};
 use crate::Mutant;
@@ -49,6 +49,7 @@ impl World {
         runner: &RunnerId,
         life: u64,
         task: TaskId,
+        part: SequenceId,
         object: StagedObject,
         rows: Vec<catalog::Row>,
     ) -> Checked {
@@ -73,6 +74,7 @@ impl World {
                     runner: runner.clone(),
                     life,
                     task,
+                    part,
                     object,
                     rows,
                 },
@@ -80,7 +82,7 @@ impl World {
             return Ok(());
         }
         self.catalog.objects.insert(object.key.clone(), rows);
-        self.for_task(runner, life, &task, TaskEvent::Uploaded(object))
+        self.for_task(runner, life, &task, TaskEvent::Uploaded { part, object })
     }
 
     pub(super) fn publish(
@@ -88,6 +90,7 @@ impl World {
         runner: &RunnerId,
         life: u64,
         task: TaskId,
+        part: SequenceId,
         attempt: u64,
         publish: &Publish,
     ) -> Checked {
@@ -96,13 +99,21 @@ impl World {
         }
         let (answer, what) = self.catalog.publish(publish, &self.log)?;
         self.coverage.hit(what);
-        self.note(format!("{task}: {what} ({})", answer.detail));
+        let reads = self
+            .runners
+            .get(runner)
+            .and_then(|found| found.tasks.get(&task))
+            .is_some_and(|found| matches!(found.machine.life(), Life::Reading { .. }));
+        if reads && answer.outcome == Outcome::Published {
+            self.coverage.hit("published while reading");
+        }
+        self.note(format!("{task}: part {part}: {what} ({})", answer.detail));
         if self.bad_luck(15) {
             self.coverage.hit("answer of a commit lost");
             return Ok(());
         }
         if self.open_publishes.remove(&attempt) {
-            let event = Box::new(TaskEvent::PublishAnswered(answer));
+            let event = Box::new(TaskEvent::PublishAnswered { part, answer });
             self.schedule.after(
                 5,
                 Happening::ForTask {
@@ -175,6 +186,7 @@ impl World {
             slots: 6,
             occupied: found.occupied(),
             draining: false,
+            can_checkpoint: self.checkpointing,
         };
         if lost {
             return Ok(());

@@ -3,7 +3,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use rand::Rng as _;
-use tidegate_protocol::task::{StagedObject, TaskAction, TaskEvent};
+use tidegate_protocol::task::{StagedObject, TaskAction, TaskEvent, Trigger};
 use tidegate_types::{RunnerId, TaskId};
 
 use super::{CALL_TIMEOUT, Checked, Happening, World};
@@ -72,7 +72,7 @@ impl World {
             return Ok(());
         }
         if let Some(event) = task.inbox.pop_front() {
-            self.for_task(runner, life, id, event)?;
+            self.take_event(runner, life, id, event)?;
             self.step_later(runner, life, id, 0);
             return Ok(());
         }
@@ -94,15 +94,26 @@ impl World {
         };
         let read = task.read_one(&self.log, &mut self.catalog, self.publisher_is_up, now, choice);
         let mut events = Vec::new();
+        let triggered = read.as_ref().is_some_and(|_| task.is_full());
         let pause = if read.is_some() { 3 } else { 40 };
         if spill && task.rows_in_memory() > 0 {
             events.push(task.persist(disk, None, &mut self.names, self.options.mutant));
         }
         events.extend(read);
+        if triggered {
+            events.push(task.trigger());
+        }
         for event in events {
-            if let Ok(actions) = task.machine.on(now, event) {
-                task.enqueue(actions, None);
-            }
+            // One thread each for rows and for persists: what it says arrives in the order in which it was said.
+            self.schedule.after(
+                1,
+                Happening::ForTask {
+                    runner: runner.clone(),
+                    life,
+                    task: id.clone(),
+                    event: Box::new(event),
+                },
+            );
         }
         self.step_later(runner, life, id, pause);
     }
@@ -128,12 +139,24 @@ impl World {
         if matches!(event, TaskEvent::Wake) && task.wakes_at.is_none_or(|at| at > now) {
             return Ok(());
         }
-        if !task.todo.is_empty() {
+        if !task.todo.is_empty() || !task.inbox.is_empty() {
             // One event at a time, as in the actor: what comes meanwhile waits its turn.
             task.inbox.push_back(event);
             self.step_later(runner, life, id, 0);
             return Ok(());
         }
+        self.take_event(runner, life, id, event)
+    }
+
+    fn take_event(&mut self, runner: &RunnerId, life: u64, id: &TaskId, event: TaskEvent) -> Checked {
+        let now = self.schedule.now;
+        let Some(task) = self
+            .runners
+            .get_mut(runner)
+            .and_then(|found| found.tasks.get_mut(id))
+        else {
+            return Ok(());
+        };
         if matches!(event, TaskEvent::Wake) {
             task.wakes_at = None;
         }
@@ -143,6 +166,9 @@ impl World {
         }
         if let Ok(actions) = task.machine.on(now, event) {
             task.enqueue(actions, None);
+        }
+        if task.machine.view().wish == Some(Trigger::Period) {
+            self.coverage.hit("closed by its period");
         }
         let awaits = !task.awaits.is_empty();
         self.step_later(runner, life, id, 0);
@@ -206,7 +232,14 @@ impl World {
                 }
                 disk.files.clear();
             }
-            TaskAction::Read { until } => task.begin_reading(until),
+            TaskAction::Read { until, sequences } => task.begin_reading(until, sequences),
+            TaskAction::StopReading => task.reads = false,
+            TaskAction::DropFiles { files } => {
+                if let Some(segment) = task.drops_unserved_files(&files, &self.catalog) {
+                    return Err(format!("I9: {id} drops {segment}, which nobody serves"));
+                }
+                disk.files.retain(|file, _| !files.contains(file));
+            }
             TaskAction::StandStill { ticket } => {
                 let event = task.stand_still(ticket);
                 self.schedule.after(1, later(id, event));
@@ -215,11 +248,11 @@ impl World {
                 let event = task.persist(disk, Some(ticket), &mut self.names, self.options.mutant);
                 self.schedule.after(1, later(id, event));
             }
-            TaskAction::Merge => {
-                let event = task.merge(disk, &mut self.names, self.options.mutant);
+            TaskAction::Merge { part } => {
+                let event = task.merge(part, disk, &mut self.names, self.options.mutant);
                 self.schedule.after(1, later(id, event));
             }
-            TaskAction::Upload { segments } => {
+            TaskAction::Upload { part, segments } => {
                 for segment in segments {
                     self.names += 1;
                     let rows = disk.files.get(&segment.file).cloned().unwrap_or_default();
@@ -242,26 +275,28 @@ impl World {
                             runner,
                             life,
                             task,
+                            part,
                             object,
                             rows,
                         },
                     );
                 }
             }
-            TaskAction::Publish { .. } => {
+            TaskAction::Publish { part, .. } => {
                 // What is sent is what is durable.
                 let saved = disk
                     .record
                     .as_ref()
                     .and_then(|text| serde_json::from_str(text).ok());
                 let saved: tidegate_protocol::task::TaskRecord = saved.ok_or("a publish without a record")?;
-                if !saved.may_have_published {
+                let saved_part = saved.part(part).ok_or("a publish of a part that is not saved")?;
+                if !saved_part.may_have_published {
                     return Err(format!("{id} publishes before it is noted that it may have"));
                 }
                 self.calls += 1;
                 let attempt = self.calls;
                 self.open_publishes.insert(attempt);
-                let publish = Box::new(Task::publish(&saved));
+                let publish = Box::new(Task::publish(&saved, saved_part));
                 let (runner, task) = (runner.clone(), id.clone());
                 self.schedule.after(
                     CALL_TIMEOUT,
@@ -269,6 +304,7 @@ impl World {
                         runner: runner.clone(),
                         life,
                         task: task.clone(),
+                        part,
                         attempt,
                     },
                 );
@@ -276,6 +312,7 @@ impl World {
                     runner: runner.clone(),
                     life,
                     task: task.clone(),
+                    part,
                     attempt,
                     publish: publish.clone(),
                 });

@@ -63,6 +63,10 @@ impl World {
                     };
                     self.command("reset", command)?;
                 }
+                27..=30 => {
+                    let groups = Default::default();
+                    self.command("checkpoint asked by a person", Command::Checkpoint { groups })?;
+                }
                 _ => {}
             }
         } else if self.step.is_multiple_of(7) {

@@ -11,7 +11,6 @@ use tidegate_rpc::clients::{HandoffClient, PublisherClient, RunnerClient};
 use tidegate_rpc::convert;
 use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::task_runner::v1 as runner;
-use tidegate_rpc::types::v1 as types;
 use tidegate_types::{RunnerId, TaskId};
 use tonic::{Response, Status};
 
@@ -62,18 +61,19 @@ impl Actor {
                 let logged = self.world.store.logged(&base).await?;
                 self.local.push_back(Event::GroupCreated { group, logged });
             }
-            Action::RecordDecision {
-                group,
-                base,
-                decision,
-            } => {
-                let decision = self
+            Action::RecordDecision { group, base, entry } => {
+                let entry = self
                     .world
                     .store
-                    .decide(&self.id, &group, &base, decision, now())
+                    .decide(&self.id, &group, &base, entry, now())
                     .await?;
-                tracing::info!(supervisor = %self.id, %group, end = %decision.end, "the end of a group is decided");
-                self.local.push_back(Event::DecisionStored { group, decision });
+                let (sequence, end) = (entry.sequence, &entry.decision.end);
+                if entry.finish {
+                    tracing::info!(supervisor = %self.id, %group, %sequence, %end, "the end of a group is decided");
+                } else {
+                    tracing::info!(supervisor = %self.id, %group, %sequence, %end, "a checkpoint is decided");
+                }
+                self.local.push_back(Event::DecisionStored { group, entry });
             }
             Action::Discover { .. } => self.discover(),
             Action::GetCommitted { topic } => self.get_committed(topic),
@@ -120,18 +120,14 @@ impl Actor {
                     |error| TaskAnswer::Resumed(Err(error)),
                 );
             }
-            Action::SetEndOffsets {
-                runner,
-                task,
-                decision,
-            } => {
+            Action::SetEndOffsets { runner, task, entry } => {
                 let request = runner::SetEndOffsetsRequest {
                     task_id: task.to_string(),
                     coordinator_epoch: self.epoch(),
-                    sequence_id: 0,
-                    decision_id: decision.decision_id,
-                    end: Some((&decision.end).into()),
-                    finish: true,
+                    sequence_id: entry.sequence.0,
+                    decision_id: entry.decision.decision_id,
+                    end: Some((&entry.decision.end).into()),
+                    finish: entry.finish,
                 };
                 self.ask_runner(
                     &runner,
@@ -230,7 +226,7 @@ impl Actor {
             start: Some((&register.start).into()),
             assignment_tokens: register.tokens.iter().map(ToString::to_string).collect(),
             coordinator_epoch: self.epoch(),
-            mode: types::GroupMode::Legacy.into(),
+            mode: register.mode.to_number(),
             topic: register.topic,
             revision: register.revision,
         };

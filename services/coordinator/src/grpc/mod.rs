@@ -1,5 +1,6 @@
 //! The coordinator's two services.
 
+mod checkpoint;
 mod registry;
 mod status;
 mod supervisor;

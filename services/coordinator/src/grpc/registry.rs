@@ -62,6 +62,7 @@ impl RunnerRegistry for RegistryApi {
             slots: request.slots,
             used: u32::try_from(used).unwrap_or(u32::MAX),
             draining: request.draining,
+            capabilities: request.capabilities,
         };
         let world = &self.directory.world;
         let view = world

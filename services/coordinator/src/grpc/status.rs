@@ -1,9 +1,11 @@
 //! What a person sees of a supervisor, from one view.
 
-use tidegate_protocol::supervisor::{TaskPlace, TaskView};
-use tidegate_protocol::task::Ending;
+use tidegate_protocol::group::StoredMode;
+use tidegate_protocol::supervisor::{GroupView, TaskPlace, TaskView};
+use tidegate_protocol::task::{Ending, GroupMode};
 use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::task_runner::v1::{TaskState, TaskStatus};
+use tidegate_rpc::types::v1 as types;
 use tidegate_types::SupervisorId;
 
 use crate::actor::View;
@@ -65,6 +67,29 @@ pub(crate) fn response(id: &SupervisorId, view: &View, totals: Totals) -> api::S
         parse_errors: view.parse_errors.clone(),
         segment_bytes: totals.bytes,
         segment_rows: totals.rows,
+        groups: snapshot
+            .groups
+            .iter()
+            .filter(|group| group.state != "ended")
+            .map(group)
+            .collect(),
+    }
+}
+
+fn group(group: &GroupView) -> api::GroupStatus {
+    let mode = match &group.mode {
+        StoredMode::Known(GroupMode::Legacy) => types::GroupMode::Legacy,
+        StoredMode::Known(GroupMode::Checkpointing) => types::GroupMode::Checkpointing,
+        StoredMode::Unknown(_) => types::GroupMode::Unspecified,
+    };
+    api::GroupStatus {
+        group_id: group.id.to_string(),
+        mode: mode.into(),
+        mode_reason: group.mode_reason.clone(),
+        state: group.state.to_owned(),
+        partitions: group.partitions.iter().map(|partition| partition.0).collect(),
+        open_sequence_id: group.open.0,
+        unpublished_sequence_id: group.unpublished.0,
     }
 }
 

@@ -14,7 +14,7 @@ use tidegate_spec::{Parsed, SpecIssue, SupervisorSpec};
 use tidegate_types::{PartitionId, SupervisorId, TimestampMillis};
 use tonic::{Request, Response, Status};
 
-use super::status;
+use super::{checkpoint, status};
 use crate::actor::{Gone, Handle, View, now};
 use crate::directory::{Directory, SubmitError};
 use crate::segments::Segments;
@@ -33,12 +33,12 @@ pub(crate) struct SupervisorApi {
 
 type Answer<T> = Result<Response<T>, Status>;
 
-fn leaving() -> Status {
+pub(super) fn leaving() -> Status {
     let why = "this coordinator is ending; the next one goes on with everything that was answered";
     RpcError::Unavailable(why.into(), Duration::from_secs(1)).into()
 }
 
-fn refused(refusal: &Refusal) -> Status {
+pub(super) fn refused(refusal: &Refusal) -> Status {
     match refusal {
         Refusal::NoSuchPartition { .. } => RpcError::InvalidArgument(
             refusal.to_string(),
@@ -47,6 +47,7 @@ fn refused(refusal: &Refusal) -> Status {
         Refusal::Terminated { .. }
         | Refusal::Stopping { .. }
         | Refusal::Resetting { .. }
+        | Refusal::NoCheckpoint { .. }
         | Refusal::OtherTopic { .. } => RpcError::FailedPrecondition(refusal.to_string()),
     }
     .into()
@@ -237,6 +238,12 @@ impl SupervisorService for SupervisorApi {
         let done = |view: &Arc<View>| !view.snapshot.is_resetting;
         let view = handle.wait_until(RESET_WAIT, done).await;
         Ok(Response::new(self.status_of(&id, &view).await))
+    }
+
+    async fn checkpoint(&self, request: Request<api::CheckpointRequest>) -> Answer<api::CheckpointResponse> {
+        let request = request.into_inner();
+        let (_, handle) = self.handle(&request.supervisor_id)?;
+        checkpoint::checkpoint(&handle, &request).await.map(Response::new)
     }
 
     async fn history(&self, request: Request<api::HistoryRequest>) -> Answer<api::HistoryResponse> {

@@ -122,8 +122,7 @@ impl Allocator {
 
     fn request(&self, wanted: &AllocationRequest, place: Place) -> wire::AllocateSegmentRequest {
         let given = &self.assignment;
-        let sequence =
-            tidegate_protocol::sequence::legacy_sequence_name(&given.base_sequence_name, wanted.partition);
+        let sequence = given.base_sequence_name.sequence(wanted.sequence);
         let holds = |finer: &Granularity| {
             finer
                 .bucket(place.time)
@@ -140,7 +139,7 @@ impl Allocator {
                 .as_ref()
                 .map(ToString::to_string)
                 .unwrap_or_default(),
-            by_interval: false,
+            by_interval: wanted.by_interval,
             assignment_token: given.token.to_string(),
             generation: given.generation.0,
             group_id: given.group.to_string(),

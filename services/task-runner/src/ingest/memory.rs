@@ -8,15 +8,18 @@ use std::time::Instant;
 
 use tidegate_decode::{Decoder, Layout, Outcome, Row, Unparseable};
 use tidegate_kafka::Batch;
+use tidegate_protocol::sequence::Sequence;
 use tidegate_protocol::task::{
-    LostRange, ParseErrorRecord, ReadState, Route, RowCounts, SinkKey, Sinks, TaskRecord, Ticket,
+    Filled, GroupMode, LostRange, ParseErrorRecord, ReadState, Route, RowCounts, SinkKey, Sinks, TaskRecord,
+    Ticket, Trigger,
 };
 use tidegate_segment::Index;
 use tidegate_spec::SupervisorSpec;
-use tidegate_types::{Offset, OffsetRange, PartitionId};
+use tidegate_types::{Offset, OffsetRange, PartitionId, SequenceId};
 
 use super::allocate::{Allocator, NoSegment, Place};
 use super::persist::{Job, Spill};
+use super::trigger::Thresholds;
 
 /// Bytes that an empty index takes beside its columns.
 const INDEX_BYTES: u64 = 1024;
@@ -31,9 +34,16 @@ pub(crate) enum Halt {
     NoSegment(NoSegment),
     /// More bad records than the spec tolerates.
     Budget(String),
+    /// The open sequence has grown to a bound; the rest of the batch is untouched.
+    Trigger(Trigger),
 }
 
 pub(crate) struct Memory {
+    thresholds: Thresholds,
+    /// Counts are kept per sequence.
+    checkpointing: bool,
+    /// Where records go, in order.
+    sequences: Vec<Sequence>,
     decoder: Decoder,
     rows: Rows,
     read: ReadState,
@@ -72,9 +82,13 @@ impl Memory {
         };
         let decoder = Decoder::new(&spec.data_schema, &spec.io.input_format, bounds, LONGEST_RECORD)
             .map_err(|error| format!("the spec cannot be carried out: {error}"))?;
+        let checkpointing = record.mode() == GroupMode::Checkpointing;
         let rows = Rows {
             layout: decoder.layout().clone(),
-            sinks: Sinks::restore(&record.read, spec.tuning.max_rows_per_segment),
+            sinks: Sinks::restore(
+                &record.read,
+                (!checkpointing).then_some(spec.tuning.max_rows_per_segment),
+            ),
             indexes: Vec::new(),
             by_key: HashMap::new(),
             last: 0,
@@ -83,6 +97,9 @@ impl Memory {
             since: None,
         };
         Ok(Self {
+            thresholds: Thresholds::of(&spec.tuning),
+            checkpointing,
+            sequences: record.sequences(),
             decoder,
             rows,
             read: record.read.clone(),
@@ -109,7 +126,31 @@ impl Memory {
         self.read.next.get(partition)
     }
 
-    /// Takes the records of a batch below `end`.
+    /// Where records go from now on; sequences that are not named are published and forgotten.
+    pub(crate) fn set_sequences(&mut self, sequences: Vec<Sequence>) {
+        self.rows
+            .sinks
+            .retain(|id| sequences.iter().any(|sequence| sequence.id == id));
+        self.sequences = sequences;
+    }
+    /// Ends of sequences that are read to their end in memory, by id.
+    pub(crate) fn complete(&self) -> impl Iterator<Item = SequenceId> + '_ {
+        self.sequences
+            .iter()
+            .filter(|sequence| self.read.next.reaches(&sequence.end))
+            .map(|sequence| sequence.id)
+    }
+    /// True when something was read of the open sequence.
+    pub(crate) fn has_progress(&self) -> bool {
+        let goes_beyond = |sequence: &Sequence| {
+            let is_behind =
+                |(partition, start)| self.read.next.get(partition).is_some_and(|next| next > start);
+            sequence.is_open() && sequence.start.iter().any(is_behind)
+        };
+        self.checkpointing && self.sequences.iter().any(goes_beyond)
+    }
+
+    /// Takes the records of a batch below `end`, until one makes the open sequence full.
     pub(crate) fn take(
         &mut self,
         batch: &mut Batch,
@@ -121,6 +162,8 @@ impl Memory {
             return Ok(());
         };
         let mut halt = None;
+        let mut span = Span::of(&self.sequences, partition, next);
+        let mut before = self.read.counts;
         let (records, mut arena) = batch.parts_mut();
         for record in records {
             if record.offset < next {
@@ -132,12 +175,20 @@ impl Memory {
                 next = end; // nothing more comes below it
                 break;
             }
+            if record.offset >= span.end {
+                self.count_for(span.id, &mut before);
+                span = Span::of(&self.sequences, partition, record.offset);
+            }
             let Self { decoder, rows, .. } = self;
             let mut missing = None;
+            let mut filled = Filled::default();
             let value = arena.value(record);
             let bytes = value.as_ref().map_or(0, |value| value.len());
             let outcome = decoder.decode(value, |row| {
-                missing = rows.add(partition, record.offset, &row, allocator).err();
+                match rows.add(span.id, partition, record.offset, bytes as u64, &row, allocator) {
+                    Ok(now) => filled = now,
+                    Err(why) => missing = Some(why),
+                }
             });
             if let Some(missing) = missing {
                 halt = Some(Halt::NoSegment(missing));
@@ -156,10 +207,32 @@ impl Memory {
                     break;
                 }
             }
+            if self.checkpointing && span.is_open {
+                let in_sequence = self.rows.accepted(span.id) + self.read.counts.accepted - before.accepted;
+                if let Some(trigger) = self.thresholds.reached(filled, in_sequence) {
+                    halt = Some(Halt::Trigger(trigger));
+                    break;
+                }
+            }
         }
+        self.count_for(span.id, &mut before);
         self.read.next.insert(partition, next);
         self.rows.account();
         halt.map_or(Ok(()), Err)
+    }
+
+    /// Adds what was counted since `before` to the sequence.
+    fn count_for(&mut self, sequence: SequenceId, before: &mut RowCounts) {
+        if self.checkpointing && self.read.counts != *before {
+            let counts = self
+                .rows
+                .sinks
+                .sequence_mut(sequence)
+                .counts
+                .get_or_insert_default();
+            counts.add(&self.read.counts.minus(before));
+        }
+        *before = self.read.counts;
     }
 
     fn bad_record(
@@ -244,16 +317,60 @@ impl Memory {
     }
 }
 
+/// The sequence that a partition's next records belong to.
+#[derive(Debug, Clone, Copy)]
+struct Span {
+    id: SequenceId,
+    end: Offset,
+    is_open: bool,
+}
+
+impl Span {
+    /// Sequences follow one another without a gap; what is before them is published and is not read.
+    fn of(sequences: &[Sequence], partition: PartitionId, offset: Offset) -> Self {
+        let found = sequences
+            .iter()
+            .filter_map(|sequence| sequence.end.get(partition).map(|end| (sequence, end)))
+            .find(|(_, end)| offset < *end)
+            .or_else(|| {
+                let last = sequences.last()?;
+                Some((last, last.end.get(partition)?))
+            });
+        found.map_or(
+            Self {
+                id: SequenceId(0),
+                end: Offset::OPEN,
+                is_open: false,
+            },
+            |(sequence, end)| Self {
+                id: sequence.id,
+                end,
+                is_open: end.is_open(),
+            },
+        )
+    }
+}
+
 impl Rows {
+    /// Rows that were accepted into a sequence before this batch.
+    fn accepted(&self, sequence: SequenceId) -> u64 {
+        let state = self.sinks.sequences().get(&sequence);
+        state
+            .and_then(|state| state.counts)
+            .map_or(0, |counts| counts.accepted)
+    }
+
     fn add(
         &mut self,
+        sequence: SequenceId,
         partition: PartitionId,
         offset: Offset,
+        bytes: u64,
         row: &Row<'_>,
         allocator: &Allocator,
-    ) -> Result<(), NoSegment> {
+    ) -> Result<Filled, NoSegment> {
         let key = loop {
-            match self.sinks.route(partition, row.time) {
+            match self.sinks.route(sequence, row.time) {
                 Route::To(key) => break key,
                 Route::Allocate(wanted) => {
                     let place = Place {
@@ -263,16 +380,15 @@ impl Rows {
                     };
                     let segment = allocator.allocate(&wanted, place)?;
                     tracing::debug!(%segment, %partition, %offset, "a segment begins");
-                    self.sinks.open(partition, segment, offset);
+                    self.sinks.open(sequence, segment, offset);
                 }
             }
         };
         let slot = self.slot(key);
         slot.index.append(partition, offset, row);
         slot.is_touched = true;
-        self.sinks.take(key, offset);
         self.count += 1;
-        Ok(())
+        Ok(self.sinks.take(key, partition, offset, bytes))
     }
 
     fn slot(&mut self, key: SinkKey) -> &mut Slot {

@@ -10,10 +10,12 @@ mod memory;
 mod persist;
 mod reading;
 mod settings;
+mod trigger;
 
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
 use tidegate_kafka::Nudge;
+use tidegate_protocol::sequence::Sequence;
 use tidegate_protocol::task::{TaskRecord, Ticket};
 use tidegate_spec::SupervisorSpec;
 use tidegate_types::EndOffsets;
@@ -26,8 +28,11 @@ use crate::task::{Inbox, Shared};
 /// What the machine orders.
 #[derive(Debug)]
 pub(crate) enum Command {
-    /// Begin, or go on, up to these ends.
-    Read { until: Option<EndOffsets> },
+    /// Begin, or go on, up to these ends; records belong to these sequences.
+    Read {
+        until: Option<EndOffsets>,
+        sequences: Vec<Sequence>,
+    },
     /// Stop between two records and say where.
     StandStill { ticket: Ticket },
     /// Spill what is in memory.

@@ -152,7 +152,7 @@ impl Worker {
         let info = tidegate_segment::persist(&spill.rows, &self.rows.join(&file))?;
         self.seed.disk.add(info.size_bytes);
         Ok(Run {
-            partition: spill.key.partition,
+            sequence: spill.key.sequence,
             segment: spill.segment,
             ordinal: spill.key.ordinal,
             file,

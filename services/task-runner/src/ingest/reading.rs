@@ -7,10 +7,10 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use tidegate_kafka::{ConsumerProperties, Reader, ReaderEvent, ReaderSettings, Trouble, TroubleKind};
-use tidegate_protocol::task::{Assignment, RowCounts, TaskEvent, Ticket};
+use tidegate_protocol::task::{Assignment, GroupMode, RowCounts, TaskEvent, Ticket, Trigger};
 use tidegate_spec::SupervisorSpec;
 use tidegate_telemetry::{Metrics, families};
-use tidegate_types::{EndOffsets, Offset, OffsetRange, PartitionId, StartOffsets};
+use tidegate_types::{EndOffsets, Offset, OffsetRange, PartitionId, SequenceId, StartOffsets};
 
 use super::allocate::{Allocator, NoSegment};
 use super::memory::{Halt, Memory};
@@ -51,6 +51,14 @@ struct Reading {
     anew_at: Instant,
     until: Option<EndOffsets>,
     reads: bool,
+    /// What is left of a batch in which the open sequence became full.
+    left: Option<tidegate_kafka::Batch>,
+    /// Since when the reader stands because of a checkpoint.
+    stands_since: Option<Instant>,
+    /// Sequences that the machine was told are read to their end.
+    told_complete: Vec<SequenceId>,
+    /// The disk was full and has not become much emptier since.
+    was_full: bool,
     /// The task was told of an error that ends it.
     is_over: bool,
     is_due: bool,
@@ -122,6 +130,10 @@ pub(crate) fn spawn(
         anew_at: now,
         until: None,
         reads: false,
+        left: None,
+        stands_since: None,
+        told_complete: Vec::new(),
+        was_full: false,
         is_over: false,
         is_due: false,
         tickets: VecDeque::new(),
@@ -146,12 +158,19 @@ impl Reading {
             }
             self.persist();
             if self.may_read() {
-                let event = self.reader.as_mut().and_then(|reader| reader.next(TURN));
-                let is_idle = event.is_none();
-                if let Some(event) = event {
-                    self.on(event);
-                }
-                self.tell(is_idle);
+                let is_idle = if let Some(batch) = self.left.take() {
+                    self.take(batch);
+                    false
+                } else {
+                    let event = self.reader.as_mut().and_then(|reader| reader.next(TURN));
+                    let is_idle = event.is_none();
+                    if let Some(event) = event {
+                        self.on(event);
+                    }
+                    is_idle
+                };
+                let completed = self.has_completed();
+                self.tell(is_idle || completed);
             } else {
                 self.tell(true);
                 let wait = if self.waiting.is_some() {
@@ -175,13 +194,20 @@ impl Reading {
 
     fn obey(&mut self, command: Command) {
         match command {
-            Command::Read { until } => {
+            Command::Read { until, sequences } => {
                 self.until = until;
+                self.memory.set_sequences(sequences);
                 self.reads = true;
+                if let Some(since) = self.stands_since.take() {
+                    let supervisor = self.assignment.supervisor.as_str();
+                    self.metrics
+                        .time(&families::CHECKPOINT_STALL, [supervisor], since.elapsed());
+                }
+                self.has_completed();
                 self.tell(true);
             }
             Command::StandStill { ticket } => {
-                self.reads = false;
+                self.stand();
                 self.tell(true);
                 self.inbox.send(TaskEvent::StoodStill {
                     ticket,
@@ -190,6 +216,45 @@ impl Reading {
             }
             Command::Persist { ticket } => self.tickets.push_back(ticket),
         }
+    }
+
+    fn stand(&mut self) {
+        self.reads = false;
+        if self.is_checkpointing() {
+            self.stands_since.get_or_insert_with(Instant::now);
+        }
+    }
+
+    fn is_checkpointing(&self) -> bool {
+        self.assignment.mode == GroupMode::Checkpointing
+    }
+
+    /// Stops by itself and asks for an end of the open sequence.
+    fn trigger(&mut self, trigger: Trigger) {
+        self.stand();
+        self.tell(true);
+        let (supervisor, name) = (
+            self.assignment.supervisor.as_str(),
+            crate::status::trigger_name(trigger),
+        );
+        self.metrics
+            .count(&families::CHECKPOINTS_WANTED, [supervisor, name], 1);
+        tracing::debug!(?trigger, next = %self.memory.read().next, "a checkpoint is wanted");
+        self.inbox.send(TaskEvent::Triggered {
+            trigger,
+            next: self.memory.read().next.clone(),
+        });
+    }
+
+    /// True when a sequence has just been read to its end: what follows must not wait for the next look.
+    fn has_completed(&mut self) -> bool {
+        if !self.is_checkpointing() {
+            return false;
+        }
+        let complete: Vec<SequenceId> = self.memory.complete().collect();
+        let is_new = complete.iter().any(|id| !self.told_complete.contains(id));
+        self.told_complete = complete;
+        is_new
     }
 
     fn end_of(&self, partition: PartitionId) -> Option<Offset> {
@@ -241,7 +306,15 @@ impl Reading {
         if self.until.is_some() {
             return false;
         }
-        match self.disk.budget().exceeded() {
+        let (used, limit) = self.disk.budget().used_and_limit();
+        let is_full = limit > 0 && (used >= limit || (self.was_full && used > limit / 4 * 3));
+        // Only published parts make room, which a legacy task has not before its end.
+        self.was_full = is_full && self.is_checkpointing();
+        if is_full && self.memory.has_progress() {
+            self.trigger(Trigger::Disk);
+            return true;
+        }
+        match is_full.then_some((used, limit)) {
             Some((used, limit)) => {
                 self.hinder(format!(
                     "reading waits for room on the disk: spilled rows and unpublished segments take {used} of {limit} \
@@ -320,7 +393,6 @@ impl Reading {
         let end = self.end_of(partition);
         let records = batch.len();
         let taken = self.memory.take(&mut batch, end, &self.allocator);
-        drop(batch);
         self.live.advance(records as u64);
         match taken {
             Ok(()) => {}
@@ -329,6 +401,10 @@ impl Reading {
                 if let (Some(reader), Some(next)) = (&mut self.reader, self.memory.next(partition)) {
                     reader.seek(&[(partition, next)].into_iter().collect());
                 }
+            }
+            Err(Halt::Trigger(trigger)) => {
+                self.left = Some(batch);
+                self.trigger(trigger);
             }
             Err(Halt::NoSegment(NoSegment::Refused(detail))) => self.fail(TaskEvent::Failed { detail }),
             Err(Halt::Budget(detail)) => self.fail(TaskEvent::ParseBudgetExceeded { detail }),

@@ -3,12 +3,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_protocol::sequence::Sequence;
 use tidegate_protocol::task::{
     Answer, Life, MergedSegment, Refusal, Snapshot, TaskAction, TaskEvent, TaskMachine, Ticket,
 };
 use tidegate_spec::SupervisorSpec;
 use tidegate_telemetry::families;
-use tidegate_types::TimestampMillis;
+use tidegate_types::{SequenceId, TimestampMillis};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio::task::AbortHandle;
 use tokio_util::sync::CancellationToken;
@@ -40,8 +41,10 @@ struct Actor {
     live: Arc<Live>,
     inbox: Inbox,
     ingest: Option<Ingest>,
-    /// Merging, uploading, publishing, waiting: at most one of these at a time.
-    work: Option<AbortHandle>,
+    /// Merging or uploading: one part at a time.
+    preparing: Option<AbortHandle>,
+    publishing: Option<AbortHandle>,
+    awaiting: Option<AbortHandle>,
     /// Ends blocking work that cannot be aborted.
     stop: CancellationToken,
     wake: Option<TimestampMillis>,
@@ -76,7 +79,9 @@ pub(crate) fn spawn(
         live,
         inbox: Inbox(sender.clone()),
         ingest: None,
-        work: None,
+        preparing: None,
+        publishing: None,
+        awaiting: None,
         stop: CancellationToken::new(),
         wake: None,
     };
@@ -191,7 +196,13 @@ impl Actor {
                 TaskAction::Report => self.shared.bell.notify_one(),
                 TaskAction::Open => self.open(),
                 TaskAction::DiscardRows | TaskAction::DropLocal => self.drop_rows().await,
-                TaskAction::Read { until } => self.read(until),
+                TaskAction::DropFiles { files } => self.drop_files(files).await,
+                TaskAction::Read { until, sequences } => self.read(until, sequences),
+                TaskAction::StopReading => {
+                    // The consumer goes, the record has all numbers.
+                    self.end_reading();
+                    self.live.clear();
+                }
                 TaskAction::StandStill { ticket } => match &self.ingest {
                     Some(ingest) => ingest.send(Command::StandStill { ticket }),
                     None => self.inbox.send(TaskEvent::StoodStill {
@@ -200,12 +211,13 @@ impl Actor {
                     }),
                 },
                 TaskAction::Persist { ticket } => self.persist(ticket),
-                TaskAction::Merge => self.merge(),
-                TaskAction::Upload { segments } => self.upload(segments),
-                TaskAction::Publish { attempt } => self.publish(attempt),
+                TaskAction::Merge { part } => self.merge(part),
+                TaskAction::Upload { part, segments } => self.upload(part, segments),
+                TaskAction::Publish { part, attempt } => self.publish(part, attempt),
                 TaskAction::AwaitHandoff { segments } => {
                     let work = handoff::wait(self.shared.clone(), segments, self.live.clone());
-                    self.work_on(work);
+                    let work = self.spawn(work);
+                    replace(&mut self.awaiting, work);
                 }
                 TaskAction::WakeAt(at) => self.wake = Some(at),
                 TaskAction::StopWork => self.stop_work(),
@@ -273,7 +285,16 @@ impl Actor {
         }
     }
 
-    fn read(&mut self, until: Option<tidegate_types::EndOffsets>) {
+    async fn drop_files(&mut self, files: Vec<String>) {
+        let folder = self.folder.clone();
+        match tokio::task::spawn_blocking(move || folder.drop_files(&files)).await {
+            Ok(Ok(())) => {}
+            Ok(Err(error)) => tracing::warn!(%error, "local files are left; they go with the folder"),
+            Err(error) => tracing::warn!(%error, "local files are left; they go with the folder"),
+        }
+    }
+
+    fn read(&mut self, until: Option<tidegate_types::EndOffsets>, sequences: Vec<Sequence>) {
         if self.ingest.is_none() {
             let seed = IngestSeed {
                 record: self.machine.record().clone(),
@@ -292,7 +313,7 @@ impl Actor {
             }
         }
         if let Some(ingest) = &self.ingest {
-            ingest.send(Command::Read { until });
+            ingest.send(Command::Read { until, sequences });
         }
     }
 
@@ -313,57 +334,55 @@ impl Actor {
         }
     }
 
-    fn merge(&mut self) {
-        // Reading is over: the consumer goes, the record has all numbers.
-        self.end_reading();
-        self.live.clear();
+    fn merge(&mut self, part: SequenceId) {
         let (record, spec, folder) = (
             self.machine.record().clone(),
             self.spec.clone(),
             self.folder.clone(),
         );
         let (stop, live, shared) = (self.stop.child_token(), self.live.clone(), self.shared.clone());
-        let merging = merge::all(record, spec, folder, shared, live, stop);
-        self.work_on(async move {
+        let merging = merge::part(part, record, spec, folder, shared, live, stop);
+        let work = self.spawn(async move {
             match merging.await {
-                Ok(segments) => TaskEvent::Merged(segments),
+                Ok(segments) => TaskEvent::Merged { part, segments },
                 Err(detail) => TaskEvent::Failed { detail },
             }
         });
+        replace(&mut self.preparing, work);
     }
 
-    fn upload(&mut self, segments: Vec<MergedSegment>) {
+    fn upload(&mut self, part: SequenceId, segments: Vec<MergedSegment>) {
         let task = self.machine.record().assignment.task.clone();
         let supervisor = self.machine.record().assignment.supervisor.clone();
         let job = upload::Job {
             shared: self.shared.clone(),
+            part,
             rows: self.folder.rows(),
             task,
             supervisor,
             inbox: self.inbox.clone(),
             live: self.live.clone(),
         };
-        self.replace_work(tokio::spawn(job.run(segments)).abort_handle());
+        replace(
+            &mut self.preparing,
+            tokio::spawn(job.run(segments)).abort_handle(),
+        );
     }
 
-    fn publish(&mut self, attempt: u32) {
-        let request = publish::request(self.machine.record(), self.shared.work_dir.epoch());
+    fn publish(&mut self, part: SequenceId, attempt: u32) {
+        let record = self.machine.record();
+        let Some(found) = record.part(part) else { return };
+        let request = publish::request(record, found, self.shared.work_dir.epoch());
         let shared = self.shared.clone();
-        let span = tracing::info_span!("publish", attempt);
-        let publishing = publish::send(shared, request);
-        self.work_on(tracing::Instrument::instrument(publishing, span));
+        let span = tracing::info_span!("publish", sequence = %part, attempt);
+        let publishing = publish::send(shared, part, request);
+        let work = self.spawn(tracing::Instrument::instrument(publishing, span));
+        replace(&mut self.publishing, work);
     }
 
-    fn work_on(&mut self, work: impl Future<Output = TaskEvent> + Send + 'static) {
+    fn spawn(&self, work: impl Future<Output = TaskEvent> + Send + 'static) -> AbortHandle {
         let inbox = self.inbox.clone();
-        let handle = tokio::spawn(async move { inbox.send(work.await) });
-        self.replace_work(handle.abort_handle());
-    }
-
-    fn replace_work(&mut self, work: AbortHandle) {
-        if let Some(before) = self.work.replace(work) {
-            before.abort();
-        }
+        tokio::spawn(async move { inbox.send(work.await) }).abort_handle()
     }
 
     fn end_reading(&mut self) {
@@ -376,11 +395,19 @@ impl Actor {
         self.end_reading();
         self.stop.cancel();
         self.wake = None;
-        if let Some(work) = self.work.take() {
+        let work = [&mut self.preparing, &mut self.publishing, &mut self.awaiting];
+        for work in work.into_iter().filter_map(Option::take) {
             work.abort();
         }
         if matches!(self.machine.life(), Life::Ended(_)) {
             self.live.clear();
         }
+    }
+}
+
+/// The work before this one of the same kind is not wanted any more.
+fn replace(slot: &mut Option<AbortHandle>, work: AbortHandle) {
+    if let Some(before) = slot.replace(work) {
+        before.abort();
     }
 }

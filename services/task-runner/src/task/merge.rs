@@ -10,7 +10,7 @@ use tidegate_protocol::task::{MergedSegment, Sink, TaskRecord, Unknown};
 use tidegate_segment::{MergeSettings, SegmentMeta, WRITER_VERSION};
 use tidegate_spec::SupervisorSpec;
 use tidegate_telemetry::families;
-use tidegate_types::{PartitionId, PartitionOffsets};
+use tidegate_types::SequenceId;
 use tokio_util::sync::CancellationToken;
 
 use super::Shared;
@@ -22,15 +22,16 @@ const AT_ONCE: usize = 4;
 
 /// One segment to merge.
 struct Job {
-    partition: PartitionId,
+    sequence: SequenceId,
     sink: Sink,
     meta: SegmentMeta,
     runs: Vec<PathBuf>,
     file: String,
 }
 
-/// Merges every segment that took rows. The error is one line for a person.
-pub(crate) async fn all(
+/// Merges every segment of a part that took rows. The error is one line for a person.
+pub(crate) async fn part(
+    id: SequenceId,
     record: TaskRecord,
     spec: Arc<SupervisorSpec>,
     folder: TaskFolder,
@@ -44,17 +45,19 @@ pub(crate) async fn all(
         spec.tuning.merge_fan_in,
     ));
     let life = uuid::Uuid::new_v4().simple().to_string();
+    let Some(part) = record.part(id) else {
+        return Ok(Vec::new());
+    };
     let jobs: Vec<Job> = record
-        .read
-        .segments()
+        .segments_of(part)
         .filter(|(_, sink)| sink.rows > 0)
         .enumerate()
-        .map(|(number, (partition, sink))| {
+        .map(|(number, (sequence, sink))| {
             let file = format!("segment-{}-{number:06}.parquet", &life[..8]);
-            job(&record, &folder, partition, sink, file)
+            job(&record, &folder, sequence, sink, file)
         })
         .collect();
-    tracing::info!(segments = jobs.len(), runs = record.runs.len(), "merging");
+    tracing::info!(segments = jobs.len(), runs = record.runs.len(), sequence = %id, "merging");
     let began = Instant::now();
     let merging = jobs.into_iter().map(|job| {
         let (layout, settings, folder) = (layout.clone(), settings.clone(), folder.clone());
@@ -80,17 +83,17 @@ pub(crate) async fn all(
     Ok(segments)
 }
 
-fn job(record: &TaskRecord, folder: &TaskFolder, partition: PartitionId, sink: &Sink, file: String) -> Job {
+fn job(record: &TaskRecord, folder: &TaskFolder, sequence: SequenceId, sink: &Sink, file: String) -> Job {
     let runs = record.runs.iter().filter(|run| run.segment == sink.segment);
-    let at = |offset| [(partition, offset)].into_iter().collect::<PartitionOffsets>();
+    let (first_offsets, end_offsets) = sink.extent.offsets(sequence);
     Job {
-        partition,
+        sequence,
         sink: sink.clone(),
         meta: SegmentMeta {
             id: sink.segment.clone(),
-            sequence: record.sequence_name(partition),
-            first_offsets: at(sink.first),
-            end_offsets: at(sink.end),
+            sequence: record.sequence_name(sequence),
+            first_offsets,
+            end_offsets,
             input_rows: sink.rows,
         },
         runs: runs.map(|run| folder.rows().join(&run.file)).collect(),
@@ -109,15 +112,14 @@ fn merge(
         .map_err(|error| format!("segment {} cannot be merged: {error}", job.sink.segment))?;
     folder.disk().add(file.size_bytes);
     Ok(MergedSegment {
-        partition: job.partition,
+        sequence: job.sequence,
         segment: job.sink.segment,
         file: job.file,
         bytes: file.size_bytes,
         sha256: file.sha256,
         rows: file.rows,
         input_rows: job.sink.rows,
-        first: job.sink.first,
-        end: job.sink.end,
+        extent: job.sink.extent,
         writer_version: WRITER_VERSION.to_owned(),
         unknown: Unknown::new(),
     })

@@ -22,6 +22,7 @@ use tidegate_types::{TaskId, TimestampMillis};
 use tokio::sync::{mpsc, oneshot, watch};
 
 pub(crate) use actor::{Begin, spawn};
+pub(crate) use publish::mode;
 
 use crate::live::Live;
 use crate::work_dir::WorkDir;

@@ -2,28 +2,32 @@
 
 use std::time::Instant;
 
-use tidegate_protocol::sequence::legacy_sequence_id;
-use tidegate_protocol::task::{MergedSegment, Outcome, PublishAnswer, TaskEvent, TaskRecord};
+use tidegate_protocol::task::{
+    GroupMode, MergedSegment, Outcome, Part, PublishAnswer, TaskEvent, TaskRecord,
+};
 use tidegate_rpc::convert;
 use tidegate_rpc::publisher::v1 as wire;
 use tidegate_rpc::types::v1 as types;
 use tidegate_telemetry::families;
-use tidegate_types::{Epoch, SegmentId};
+use tidegate_types::{Epoch, SegmentId, SequenceId};
 
 use super::Shared;
 use crate::{assignment, status};
 
-/// All sequences of the task in one request.
-pub(crate) fn request(record: &TaskRecord, epoch: Epoch) -> wire::PublishRequest {
+/// All sequences of the part in one request.
+pub(crate) fn request(record: &TaskRecord, part: &Part, epoch: Epoch) -> wire::PublishRequest {
     let given = &record.assignment;
-    let sequences = record.sequences().into_iter().map(|sequence| types::Sequence {
-        sequence_id: sequence.id.0,
-        sequence_name: sequence.name.to_string(),
-        start: Some((&sequence.start).into()),
-        end: Some((&sequence.end).into()),
-    });
-    let merged = record.merged.iter().flatten();
-    let segments = merged.filter_map(|merged| segment(record, merged));
+    let sequences = record
+        .sequences_of(part)
+        .into_iter()
+        .map(|sequence| types::Sequence {
+            sequence_id: sequence.id.0,
+            sequence_name: sequence.name.to_string(),
+            start: Some((&sequence.start).into()),
+            end: Some((&sequence.end).into()),
+        });
+    let merged = part.merged.iter().flatten();
+    let segments = merged.filter_map(|merged| segment(record, part, merged));
     wire::PublishRequest {
         supervisor_id: given.supervisor.to_string(),
         group_id: given.group.to_string(),
@@ -35,38 +39,40 @@ pub(crate) fn request(record: &TaskRecord, epoch: Epoch) -> wire::PublishRequest
         stream: Some(assignment::stream(&given.stream)),
         sequences: sequences.collect(),
         segments: segments.collect(),
-        counts: Some(status::counts(&record.read.counts)),
+        counts: Some(status::counts(&record.counts_of(part))),
         request_key: uuid::Uuid::new_v4().to_string(),
-        mode: types::GroupMode::Legacy.into(),
+        mode: mode(record.mode()).into(),
         decode_version: given.decode_version.0,
     }
 }
 
-fn segment(record: &TaskRecord, merged: &MergedSegment) -> Option<types::Segment> {
-    let staged = record.staged_object(&merged.segment)?;
-    let at = |offset: tidegate_types::Offset| types::PartitionOffsets {
-        offsets: vec![types::PartitionOffset {
-            partition: merged.partition.0,
-            offset: offset.0,
-        }],
-    };
-    debug_assert!(legacy_sequence_id(merged.partition).0 == merged.partition.0.unsigned_abs());
+/// The mode on the wire.
+pub(crate) fn mode(mode: GroupMode) -> types::GroupMode {
+    match mode {
+        GroupMode::Legacy => types::GroupMode::Legacy,
+        GroupMode::Checkpointing => types::GroupMode::Checkpointing,
+    }
+}
+
+fn segment(record: &TaskRecord, part: &Part, merged: &MergedSegment) -> Option<types::Segment> {
+    let staged = part.staged_object(&merged.segment)?;
+    let (first_offsets, end_offsets) = merged.extent.offsets(merged.sequence);
     Some(types::Segment {
         id: Some((&merged.segment).into()),
-        sequence_name: record.sequence_name(merged.partition).to_string(),
+        sequence_name: record.sequence_name(merged.sequence).to_string(),
         key: staged.key.clone(),
         size_bytes: staged.bytes,
         sha256: staged.sha256.clone(),
         rows: merged.rows,
         input_rows: merged.input_rows,
-        first_offsets: Some(at(merged.first)),
-        end_offsets: Some(at(merged.end)),
+        first_offsets: Some((&first_offsets).into()),
+        end_offsets: Some((&end_offsets).into()),
         writer_version: merged.writer_version.clone(),
     })
 }
 
 /// Sends it; an error of the call is an unknown outcome, which is asked again.
-pub(crate) async fn send(shared: Shared, request: wire::PublishRequest) -> TaskEvent {
+pub(crate) async fn send(shared: Shared, part: SequenceId, request: wire::PublishRequest) -> TaskEvent {
     let supervisor = request.supervisor_id.clone();
     let began = Instant::now();
     let mut client = shared.publisher.clone();
@@ -90,8 +96,8 @@ pub(crate) async fn send(shared: Shared, request: wire::PublishRequest) -> TaskE
     shared
         .metrics
         .time(&families::PUBLISH_TIME, [name], began.elapsed());
-    tracing::info!(outcome = name, detail = %answer.detail, "publish");
-    TaskEvent::PublishAnswered(answer)
+    tracing::info!(sequence = %part, outcome = name, detail = %answer.detail, "publish");
+    TaskEvent::PublishAnswered { part, answer }
 }
 
 fn from_wire(response: wire::PublishResponse) -> PublishAnswer {

@@ -8,7 +8,7 @@ use futures::{StreamExt, stream};
 use tidegate_objects::{ErrorKind, Key, ObjectsError, staging_folder};
 use tidegate_protocol::task::{MergedSegment, StagedObject, TaskEvent};
 use tidegate_telemetry::families;
-use tidegate_types::{SupervisorId, TaskId};
+use tidegate_types::{SequenceId, SupervisorId, TaskId};
 
 use super::{Inbox, Shared};
 use crate::live::Live;
@@ -19,6 +19,7 @@ const AT_ONCE: usize = 2;
 /// What an upload needs.
 pub(crate) struct Job {
     pub(crate) shared: Shared,
+    pub(crate) part: SequenceId,
     pub(crate) rows: PathBuf,
     pub(crate) task: TaskId,
     pub(crate) supervisor: SupervisorId,
@@ -41,7 +42,10 @@ impl Job {
         let (job, folder) = (&self, &folder);
         let uploads = segments.into_iter().map(|segment| async move {
             let event = match job.until_it_stands(&segment, folder).await {
-                Ok(object) => TaskEvent::Uploaded(object),
+                Ok(object) => TaskEvent::Uploaded {
+                    part: job.part,
+                    object,
+                },
                 Err(error) => TaskEvent::Failed {
                     detail: format!("segment {}: {error}", segment.segment),
                 },

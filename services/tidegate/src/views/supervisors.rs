@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 use tidegate_rpc::coordinator::v1::{
-    GetResponse, HistoryResponse, ListResponse, SpecIssue, SubmitResponse, SupervisorSummary,
-    ValidateResponse,
+    CheckpointResponse, GetResponse, HistoryResponse, ListResponse, SpecIssue, SubmitResponse,
+    SupervisorSummary, ValidateResponse,
 };
 
 use crate::report::{Show, instant, table};
@@ -255,6 +255,50 @@ impl Show for HistoryView {
             })
             .collect();
         table(&["when", "what", "version", "detail"], rows, "no history")
+    }
+}
+
+#[derive(Debug, Serialize)]
+struct GroupCheckpointView {
+    group: String,
+    sequence: u32,
+    closed: bool,
+}
+
+/// What a checkpoint came to.
+#[derive(Debug, Serialize)]
+pub(crate) struct CheckpointView {
+    groups: Vec<GroupCheckpointView>,
+}
+
+impl From<CheckpointResponse> for CheckpointView {
+    fn from(response: CheckpointResponse) -> Self {
+        let one = |group: tidegate_rpc::coordinator::v1::GroupCheckpoint| GroupCheckpointView {
+            group: group.group_id,
+            sequence: group.sequence_id,
+            closed: group.closed,
+        };
+        Self {
+            groups: response.groups.into_iter().map(one).collect(),
+        }
+    }
+}
+
+impl Show for CheckpointView {
+    fn show(&self) -> String {
+        let row = |group: &GroupCheckpointView| {
+            let what = if group.closed {
+                "closed"
+            } else {
+                "nothing new, left open"
+            };
+            vec![group.group.clone(), group.sequence.to_string(), what.to_owned()]
+        };
+        table(
+            &["GROUP", "SEQUENCE", "CHECKPOINT"],
+            self.groups.iter().map(row).collect(),
+            "no group reads in checkpointing mode",
+        )
     }
 }
 

@@ -262,6 +262,15 @@ async fn apply<C: ConnectionTrait>(tx: &C, epoch: Epoch, change: &CoordinatorCha
         CoordinatorChange::DeleteTask(id) => {
             tasks::Entity::delete_by_id(id.as_str()).exec(tx).await?;
         }
+        CoordinatorChange::TrimLog { base, below } => {
+            use checkpoint_log::{Column, Entity};
+            let of_base = Entity::delete_many().filter(Column::BaseSequenceName.eq(base.as_str()));
+            let below = below.map(|below| Column::SequenceId.lt(i64::from(below.0)));
+            match below {
+                Some(below) => of_base.filter(below).exec(tx).await?,
+                None => of_base.exec(tx).await?,
+            };
+        }
         CoordinatorChange::DeleteRunner(id) => {
             runners::Entity::delete_by_id(id.as_str()).exec(tx).await?;
         }

@@ -3,7 +3,7 @@
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate_types::{
-    AssignmentToken, BaseSequenceName, DecodeVersion, Generation, GroupId, PartitionId, RunnerId,
+    AssignmentToken, BaseSequenceName, DecodeVersion, Generation, GroupId, PartitionId, RunnerId, SequenceId,
     StartOffsets, SupervisorId, TaskId, TimestampMillis,
 };
 
@@ -99,6 +99,9 @@ pub struct GroupDocument {
     pub state: GroupState,
     /// Number of the next task, from 1.
     pub next_task: u32,
+    /// Why it has this mode, for people.
+    #[serde(default)]
+    pub mode_reason: String,
     #[serde(flatten)]
     pub unknown: Unknown,
 }
@@ -119,9 +122,16 @@ impl GroupDocument {
     pub fn has(&self, partition: PartitionId) -> bool {
         self.start.get(partition).is_some()
     }
-    /// Id of the one decision of a legacy group; the same whoever decides.
+    /// Id of the decision that ends the group; the same whoever decides.
     pub fn decision_id(&self) -> String {
         format!("{}.finish", self.id)
+    }
+    /// Id of the decision that ends a sequence in the middle of the group; the same whoever decides.
+    pub fn checkpoint_id(&self, sequence: SequenceId) -> String {
+        format!("{}.{sequence}", self.id)
+    }
+    pub fn is_checkpointing(&self) -> bool {
+        self.mode == StoredMode::Known(GroupMode::Checkpointing)
     }
 }
 

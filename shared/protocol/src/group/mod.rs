@@ -19,5 +19,5 @@ mod run;
 
 pub use document::{GroupDocument, GroupState, StopWord, StoredMode, TaskDocument, TaskEnd};
 pub use report::{TaskPhase, TaskReport, TaskState};
-pub use round::{Ask, Round, Verdict};
+pub use round::{Ask, Purpose, Round, Verdict};
 pub use run::{Call, GroupRun, HowToTell, Replica};

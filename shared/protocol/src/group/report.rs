@@ -1,6 +1,6 @@
 //! What a runner says about a task, as far as the coordinator's machines look at it.
 
-use tidegate_types::{AssignmentToken, GroupId, PartitionOffsets, TaskId, TimestampMillis};
+use tidegate_types::{AssignmentToken, GroupId, PartitionOffsets, SequenceId, TaskId, TimestampMillis};
 
 use crate::task::RowCounts;
 
@@ -68,6 +68,12 @@ pub struct TaskReport {
     pub progress: u64,
     /// Alert that is no failure; empty = none.
     pub alert: String,
+    /// Checkpointing mode: the sequence that has no end yet, as far as this task knows.
+    pub open: Option<SequenceId>,
+    /// It stands still and wants that sequence to be closed.
+    pub wants_checkpoint: bool,
+    /// Checkpointing mode: its first sequence that it does not know to be published.
+    pub unpublished: Option<SequenceId>,
 }
 
 impl TaskReport {

@@ -1,5 +1,5 @@
-//! The round that ends a group: all replicas stand still, the highest offsets of those that answered become the
-//! end. One deadline for the whole round, no nested retries (D33).
+//! The round that ends a group, or its open sequence: all replicas stand still, the highest offsets of those that
+//! answered become the end. One deadline for the whole round, no nested retries (D33).
 
 use std::collections::BTreeMap;
 
@@ -20,9 +20,19 @@ pub enum Ask {
     Out { why: String },
 }
 
+/// What a round is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Purpose {
+    /// The group reads no further.
+    Finish,
+    /// The open sequence ends, the next one begins.
+    Checkpoint,
+}
+
 /// A round in progress.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Round {
+    pub purpose: Purpose,
     pub deadline: TimestampMillis,
     pub asks: BTreeMap<TaskId, Ask>,
 }
@@ -39,7 +49,7 @@ pub enum Verdict {
 }
 
 impl Round {
-    /// Looks at the answers. `starting` tells which replicas are still restoring: a pause is recorded by them, and
+    /// Looks at the answers. `start` is where the open sequence begins. `starting` tells which replicas are still restoring: a pause is recorded by them, and
     /// the round goes on without their offsets (D57).
     pub fn verdict(
         &self,
@@ -90,6 +100,7 @@ mod tests {
             .map(|(n, ask)| (task(&format!("t{n}")), ask))
             .collect();
         Round {
+            purpose: Purpose::Finish,
             deadline: TimestampMillis(deadline),
             asks,
         }

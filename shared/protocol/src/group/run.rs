@@ -4,10 +4,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{
-    AssignmentToken, EndOffsets, PartitionId, PartitionOffsets, RunnerId, TaskId, TimestampMillis,
+    AssignmentToken, EndOffsets, PartitionId, PartitionOffsets, RunnerId, SequenceId, StartOffsets, TaskId,
+    TimestampMillis,
 };
 
 use super::{GroupDocument, GroupState, Round, TaskDocument, TaskReport, TaskState};
+use crate::task::LogEntry;
 
 /// One kind of call to one peer: at most one is on its way, a failed one is repeated later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -51,6 +53,8 @@ pub struct Replica {
     pub telling: Call,
     /// It has acknowledged the group's end.
     pub end_told: bool,
+    /// The sequence whose end is on its way to it.
+    pub telling_end_of: Option<SequenceId>,
     pub how_to_tell: HowToTell,
     /// It answered a pause and was not told anything since.
     pub stands: bool,
@@ -69,6 +73,7 @@ impl Replica {
             assigning: Call::Idle,
             telling: Call::Idle,
             end_told: false,
+            telling_end_of: None,
             how_to_tell: HowToTell::Directly,
             stands: false,
             waits_for: String::new(),
@@ -81,6 +86,15 @@ impl Replica {
     }
     pub fn state(&self) -> Option<TaskState> {
         self.report.as_ref().map(|report| report.state)
+    }
+    /// The sequence that it reads, as far as it knows; `None` = not told, or none is open.
+    pub fn open(&self) -> Option<SequenceId> {
+        self.report.as_ref().and_then(|report| report.open)
+    }
+    /// It stands still and asks for an end of this sequence.
+    pub fn wants_end_of(&self, open: SequenceId) -> bool {
+        let wants = |report: &TaskReport| report.wants_checkpoint && report.open == Some(open);
+        self.lives() && self.assigned && self.report.as_ref().is_some_and(wants)
     }
     /// Not ended.
     pub fn lives(&self) -> bool {
@@ -105,6 +119,14 @@ pub struct GroupRun {
     /// Tokens of the registration on its way.
     pub registering: BTreeSet<AssignmentToken>,
     pub register: Call,
+    /// Checkpointing mode: the newest entry of the checkpoint log that is known to be published.
+    pub published: Option<LogEntry>,
+    /// Checkpointing mode: the entries behind it, in order.
+    pub log: Vec<LogEntry>,
+    /// Somebody asked for a checkpoint while this sequence was open.
+    pub checkpoint_asked: Option<SequenceId>,
+    /// Rounds for a checkpoint that nobody answered, in a row.
+    pub failed_rounds: u32,
     pub round: Option<Round>,
     /// The end is being written to the log; these replicas did not take part in the round.
     pub deciding: Option<Vec<TaskId>>,
@@ -132,6 +154,10 @@ impl GroupRun {
             registered: None,
             registering: BTreeSet::new(),
             register: Call::Idle,
+            published: None,
+            log: Vec::new(),
+            checkpoint_asked: None,
+            failed_rounds: 0,
             round: None,
             deciding: None,
             no_round_before: TimestampMillis(i64::MIN),
@@ -174,10 +200,86 @@ impl GroupRun {
             | GroupState::Lost { .. } => None,
         }
     }
+    /// Takes the log as it is stored. A log that does not begin with the first sequence was trimmed: its first entry
+    /// is published.
+    pub fn adopt(&mut self, mut log: Vec<LogEntry>) {
+        if log.first().is_some_and(|first| first.sequence != SequenceId(0)) {
+            self.published = Some(log.remove(0));
+        }
+        self.log = log;
+    }
+    /// Moves entries that are committed out of the log. True when there were any.
+    pub fn note_published(&mut self, committed: &PartitionOffsets) -> bool {
+        let done = self
+            .log
+            .iter()
+            .take_while(|entry| committed.reaches(&entry.decision.end))
+            .count();
+        self.published = self.log.drain(..done).last().or(self.published.take());
+        done > 0
+    }
+    /// The first sequence that is not known to be published, and where it starts.
+    pub fn first_unpublished(&self) -> (SequenceId, &StartOffsets) {
+        self.published
+            .as_ref()
+            .map_or((SequenceId(0), &self.document.start), |entry| {
+                (entry.sequence.next(), &entry.decision.end)
+            })
+    }
+    /// The sequence that no end is decided for, and where it starts.
+    pub fn open_sequence(&self) -> (SequenceId, &StartOffsets) {
+        self.log.last().map_or_else(
+            || self.first_unpublished(),
+            |entry| (entry.sequence.next(), &entry.decision.end),
+        )
+    }
+    /// True when `offset` is where a sequence of this partition starts or ends, as far as is known.
+    pub fn is_boundary(&self, partition: PartitionId, offset: tidegate_types::Offset) -> bool {
+        let ends = self
+            .published
+            .iter()
+            .chain(&self.log)
+            .map(|entry| &entry.decision.end);
+        let decided = self.document.decision().map(|decision| &decision.end);
+        std::iter::once(&self.document.start)
+            .chain(ends)
+            .chain(decided)
+            .any(|offsets| offsets.get(partition) == Some(offset))
+    }
+    /// An end is decided for at least one of its sequences.
+    pub fn has_decided(&self) -> bool {
+        self.published.is_some() || !self.log.is_empty()
+    }
+    /// A replica stands and asks for the end of the open sequence, or a person does.
+    pub fn wants_checkpoint(&self) -> bool {
+        let (open, _) = self.open_sequence();
+        self.document.is_checkpointing()
+            && (self.checkpoint_asked == Some(open)
+                || self.replicas.values().any(|replica| replica.wants_end_of(open)))
+    }
+    /// The end that this replica has to be told next.
+    pub fn untold(&self, replica: &Replica) -> Option<LogEntry> {
+        if self.document.is_checkpointing() {
+            let open = replica.open()?;
+            return self.log.iter().find(|entry| entry.sequence >= open).cloned();
+        }
+        match &self.document.state {
+            GroupState::Pending {
+                decision,
+                committed: false,
+                ..
+            } if !replica.end_told => Some(LogEntry {
+                sequence: SequenceId(0),
+                decision: decision.clone(),
+                finish: true,
+            }),
+            _ => None,
+        }
+    }
     /// Highest next offsets of the living replicas; where none is known, the start.
     pub fn position(&self) -> PartitionOffsets {
         let told = self.live().filter_map(Replica::next);
-        told.fold(self.document.start.clone(), |highest, next| {
+        told.fold(self.first_unpublished().1.clone(), |highest, next| {
             PartitionOffsets::max(&highest, next)
         })
     }

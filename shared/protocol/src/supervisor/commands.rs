@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use tidegate_types::{PartitionId, PartitionOffsets, TimestampMillis};
+use tidegate_types::{GroupId, PartitionId, PartitionOffsets, TimestampMillis};
 
 use super::{
     Action, Change, Command, Desired, Fresh, HistoryLine, IdSource, KeepOffsets, Publish, Refusal,
@@ -34,6 +34,7 @@ impl Supervisor {
             Command::Submit(settings) => self.submit_again(now, *settings),
             Command::Suspend => self.wish(now, Desired::Running, Desired::Suspended, "suspended"),
             Command::Resume => self.wish(now, Desired::Suspended, Desired::Running, "resumed"),
+            Command::Checkpoint { groups } => self.ask_for_checkpoint(&groups),
             Command::Terminate { publish, offsets } => self.terminate(publish, offsets),
             Command::Reset {
                 partitions,
@@ -54,16 +55,23 @@ impl Supervisor {
         let id = || self.document.id.clone();
         match (command, self.document.desired) {
             (
-                Command::Submit(_) | Command::Suspend | Command::Resume | Command::Reset { .. },
+                Command::Submit(_)
+                | Command::Suspend
+                | Command::Resume
+                | Command::Checkpoint { .. }
+                | Command::Reset { .. },
                 Desired::Stopping { .. },
             ) => {
                 return Err(Refusal::Stopping { id: id() });
             }
-            (Command::Suspend | Command::Resume, Desired::Terminated) => {
+            (Command::Suspend | Command::Resume | Command::Checkpoint { .. }, Desired::Terminated) => {
                 return Err(Refusal::Terminated { id: id() });
             }
             (Command::Submit(_) | Command::Terminate { .. } | Command::Reset { .. }, _)
-            | (Command::Suspend | Command::Resume, Desired::Running | Desired::Suspended) => {}
+            | (
+                Command::Suspend | Command::Resume | Command::Checkpoint { .. },
+                Desired::Running | Desired::Suspended,
+            ) => {}
         }
         match command {
             Command::Submit(settings) => self.check_topic(settings),
@@ -73,7 +81,54 @@ impl Supervisor {
                 key,
                 ..
             } => self.check_reset(partitions, offsets, key),
+            Command::Checkpoint { groups } => self.check_checkpoint(groups),
             Command::Suspend | Command::Resume | Command::Terminate { .. } => Ok(()),
+        }
+    }
+
+    fn check_checkpoint(&self, groups: &BTreeSet<GroupId>) -> Result<(), Refusal> {
+        let id = || self.document.id.clone();
+        let refuse = |group: String, why: &str| {
+            Err(Refusal::NoCheckpoint {
+                id: id(),
+                group,
+                why: why.into(),
+            })
+        };
+        for group in groups {
+            let Some(found) = self.groups.values().find(|found| found.document.id == *group) else {
+                return refuse(group.to_string(), "there is no such group (status lists them)");
+            };
+            if !found.document.is_checkpointing() {
+                let why = format!("it is in legacy mode ({})", found.document.mode_reason);
+                return refuse(group.to_string(), &why);
+            }
+            if !found.reads() {
+                return refuse(
+                    group.to_string(),
+                    "it reads no more: all it has is being published",
+                );
+            }
+        }
+        let any = self
+            .groups
+            .values()
+            .any(|group| group.reads() && group.document.is_checkpointing());
+        if groups.is_empty() && !any {
+            return refuse(
+                "(any)".into(),
+                "none reads in this mode now (status shows the groups and why)",
+            );
+        }
+        Ok(())
+    }
+
+    fn ask_for_checkpoint(&mut self, groups: &BTreeSet<GroupId>) {
+        for group in self.groups.values_mut() {
+            let meant = groups.is_empty() || groups.contains(&group.document.id);
+            if meant && group.reads() && group.document.is_checkpointing() {
+                group.checkpoint_asked = Some(group.open_sequence().0);
+            }
         }
     }
 

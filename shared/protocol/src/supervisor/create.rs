@@ -5,10 +5,10 @@ use std::collections::{BTreeMap, BTreeSet};
 use tidegate_types::{Generation, GroupId, InvalidId, PartitionId, StartOffsets, TimestampMillis};
 
 use super::settings::after;
-use super::{Action, Change, Desired, MODE, Settings, Supervisor};
-use crate::group::{GroupDocument, GroupRun, GroupState};
+use super::{Action, Change, Desired, Settings, Supervisor};
+use crate::group::{GroupDocument, GroupRun, GroupState, StoredMode};
 use crate::sequence::{NameInput, base_sequence_name};
-use crate::task::{EndDecision, Unknown};
+use crate::task::{GroupMode, LogEntry, Unknown};
 
 /// Longest part of a supervisor id that is shown in a group id, in bytes.
 const SHOWN_SUPERVISOR_BYTES: usize = 160;
@@ -39,6 +39,16 @@ impl Supervisor {
             && self.look.number > 0
             && now >= after(self.document.submitted_at, delay)
             && !self.is_recovering()
+            && self.knows_runners(now)
+    }
+
+    /// Without a runner nobody could work, and nobody knows how the group could publish.
+    pub(super) fn knows_runners(&self, now: TimestampMillis) -> bool {
+        !self.limits.can_checkpoint
+            || self
+                .runners
+                .iter()
+                .any(|(id, seen)| seen.view.is_some() && !self.is_gone(id, now))
     }
 
     /// A group for every lane that has free partitions. A lane waits only while one of its groups is in the middle
@@ -114,13 +124,14 @@ impl Supervisor {
         let ordinal = self.document.next_group;
         let (minimum, maximum) = settings.message_times(now);
         let base_sequence_name = self.name(settings, generation, &start, minimum, maximum)?;
+        let (mode, mode_reason) = self.mode(now);
         Ok(Some(GroupDocument {
             id: self.group_id(ordinal)?,
             supervisor: self.document.id.clone(),
             ordinal,
             generation,
             spec_version: self.document.version,
-            mode: MODE,
+            mode: StoredMode::Known(mode),
             decode_version: settings.decode_version,
             stream: discovery.stream.clone(),
             start,
@@ -131,8 +142,44 @@ impl Supervisor {
             first_read: None,
             state: GroupState::Reading,
             next_task: 1,
+            mode_reason,
             unknown: Unknown::new(),
         }))
+    }
+
+    /// How a group that is made now publishes, and why: for its whole life, decided from what all peers can that it
+    /// may meet.
+    fn mode(&self, now: TimestampMillis) -> (GroupMode, String) {
+        if !self.limits.can_checkpoint {
+            return (
+                GroupMode::Legacy,
+                "the coordinator or the publisher cannot publish while reading".into(),
+            );
+        }
+        let alive = self.runners.iter().filter(|(id, _)| !self.is_gone(id, now));
+        let (can, cannot): (Vec<_>, Vec<_>) = alive
+            .filter_map(|(id, seen)| seen.view.as_ref().map(|view| (id, view)))
+            .filter(|(_, view)| !view.draining)
+            .partition(|(_, view)| view.can_checkpoint);
+        let wanted = self
+            .document
+            .settings()
+            .map_or(1, |settings| settings.replicas as usize);
+        if can.len() >= wanted || cannot.is_empty() {
+            return (
+                GroupMode::Checkpointing,
+                "all peers that it needs can publish while reading".into(),
+            );
+        }
+        let names: Vec<&str> = cannot.iter().map(|(id, _)| id.as_str()).collect();
+        (
+            GroupMode::Legacy,
+            format!(
+                "{wanted} replicas are wanted, {} runners can publish while reading; {} cannot",
+                can.len(),
+                names.join(", ")
+            ),
+        )
     }
 
     fn name(
@@ -171,7 +218,7 @@ impl Supervisor {
 
     /// The group is stored. A name that the log knows already is a group that was given up after its decision: its
     /// end stands, and this one is its replacement (I5).
-    pub(super) fn group_created(&mut self, now: TimestampMillis, id: &GroupId, logged: Option<EndDecision>) {
+    pub(super) fn group_created(&mut self, now: TimestampMillis, id: &GroupId, logged: Vec<LogEntry>) {
         let Some(version) = self.group_by_id(id).map(|group| group.document.spec_version) else {
             return;
         };
@@ -180,7 +227,15 @@ impl Supervisor {
             return;
         };
         group.creating = false;
-        if let (Some(decision), GroupState::Reading) = (logged, &group.document.state) {
+        let finish = logged
+            .last()
+            .filter(|entry| entry.finish)
+            .map(|entry| entry.decision.clone());
+        if group.document.is_checkpointing() {
+            // The group before it that had this name was given up: its decisions stand (I5).
+            group.adopt(logged);
+        }
+        if let (Some(decision), GroupState::Reading) = (finish, &group.document.state) {
             group.document.state = GroupState::Pending {
                 decision,
                 deadline,

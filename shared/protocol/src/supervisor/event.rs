@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{
     AssignmentToken, BaseSequenceName, Generation, GroupId, PartitionId, PartitionOffsets, RunnerId,
-    StartOffsets, SupervisorId, TaskId, TimestampMillis,
+    SequenceId, StartOffsets, SupervisorId, TaskId, TimestampMillis,
 };
 
 use super::{HistoryLine, KeepOffsets, Publish, Settings, SupervisorDocument};
 use crate::group::{GroupDocument, TaskDocument, TaskReport};
-use crate::task::{Assignment, EndDecision, StopReason, Stream};
+use crate::publish::GroupMode as PublishMode;
+use crate::task::{Assignment, LogEntry, StopReason, Stream};
 
 /// Where ids that nobody may guess or repeat come from.
 pub trait IdSource {
@@ -73,6 +74,8 @@ pub struct RunnerView {
     /// Tasks of all supervisors that it holds and that have not ended.
     pub occupied: u32,
     pub draining: bool,
+    /// It can hold replicas of checkpointing groups.
+    pub can_checkpoint: bool,
 }
 
 /// Answer of a task to a pause.
@@ -104,10 +107,10 @@ pub enum Event {
     CommittedAnswered(Result<Option<Committed>, CallError>),
     OffsetsInitialized(Result<Committed, CallError>),
     OffsetsReset(Result<Committed, CallError>),
-    /// The documents are stored; `logged`: the log has an end for this name already.
+    /// The documents are stored; `logged`: what the log has for this name already, in order.
     GroupCreated {
         group: GroupId,
-        logged: Option<EndDecision>,
+        logged: Vec<LogEntry>,
     },
     GroupRegistered {
         group: GroupId,
@@ -120,7 +123,7 @@ pub enum Event {
     /// What the log holds now: the decision asked for, or the one that was there before it.
     DecisionStored {
         group: GroupId,
-        decision: EndDecision,
+        entry: LogEntry,
     },
     /// A runner lives; `tasks`: all tasks of this supervisor that it has, ended ones too.
     Heartbeat {
@@ -141,6 +144,11 @@ pub enum Change {
     DeleteGroup(GroupId),
     PutTask(Box<TaskDocument>),
     DeleteTask(TaskId),
+    /// Removes entries of the checkpoint log below this sequence; `None` = all.
+    TrimLog {
+        base: BaseSequenceName,
+        below: Option<SequenceId>,
+    },
     AppendHistory(HistoryLine),
 }
 
@@ -160,7 +168,7 @@ pub enum Action {
     RecordDecision {
         group: GroupId,
         base: BaseSequenceName,
-        decision: EndDecision,
+        entry: LogEntry,
     },
     Discover {
         topic: String,
@@ -195,7 +203,7 @@ pub enum Action {
     SetEndOffsets {
         runner: RunnerId,
         task: TaskId,
-        decision: EndDecision,
+        entry: LogEntry,
     },
     StopTask {
         runner: RunnerId,
@@ -229,6 +237,7 @@ pub struct RegisterCall {
     pub generation: Generation,
     pub start: StartOffsets,
     pub topic: String,
+    pub mode: PublishMode,
     pub tokens: BTreeSet<AssignmentToken>,
     /// Grows with every registration of this life; the epoch orders lives.
     pub revision: u64,
@@ -241,6 +250,10 @@ pub enum Command {
     Submit(Box<Settings>),
     Suspend,
     Resume,
+    /// Closes the open sequence of these reading groups now; empty = of all.
+    Checkpoint {
+        groups: BTreeSet<GroupId>,
+    },
     Terminate {
         publish: Publish,
         offsets: KeepOffsets,
@@ -273,6 +286,12 @@ pub enum Refusal {
         from: String,
         to: String,
     },
+    #[error("group {group} is not one of supervisor {id} that reads in checkpointing mode: {why}")]
+    NoCheckpoint {
+        id: SupervisorId,
+        group: String,
+        why: String,
+    },
     #[error("partition {partition} is not in topic {topic}; it has {known}")]
     NoSuchPartition {
         partition: PartitionId,
@@ -286,8 +305,8 @@ pub enum Refusal {
 pub struct Loaded {
     pub groups: Vec<GroupDocument>,
     pub tasks: Vec<TaskDocument>,
-    /// Ends that the log holds, by name.
-    pub log: BTreeMap<BaseSequenceName, EndDecision>,
+    /// What the log holds, by name, in order.
+    pub log: BTreeMap<BaseSequenceName, Vec<LogEntry>>,
 }
 
 /// Limits that do not come from the spec.
@@ -299,6 +318,8 @@ pub struct Limits {
     pub retry_millis: u64,
     /// Ended tasks that are kept for people.
     pub ended_tasks_kept: usize,
+    /// This coordinator and the publisher can do checkpointing groups.
+    pub can_checkpoint: bool,
 }
 
 impl Default for Limits {
@@ -307,6 +328,7 @@ impl Default for Limits {
             runner_timeout_millis: 30_000,
             retry_millis: 1_000,
             ended_tasks_kept: 20,
+            can_checkpoint: false,
         }
     }
 }

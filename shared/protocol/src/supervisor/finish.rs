@@ -6,9 +6,13 @@ use tidegate_types::{GroupId, TaskId, TimestampMillis};
 
 use super::settings::after;
 use super::{Action, CallError, Change, Desired, PauseAnswer, Publish, Supervisor};
-use crate::group::{Ask, Call, GroupRun, GroupState, Round, StopWord, TaskState, Verdict};
-use crate::task::{EndDecision, Ending};
+use crate::group::{Ask, Call, GroupRun, GroupState, Purpose, Replica, Round, StopWord, TaskState, Verdict};
+use crate::task::{EndDecision, Ending, LogEntry};
 
+/// The deadline of a round for a checkpoint: all replicas stand meanwhile.
+const CHECKPOINT_ROUND_MILLIS: u64 = 5_000;
+/// Rounds for a checkpoint that nobody answers before those asked are replaced.
+const MOST_FAILED_ROUNDS: u32 = 3;
 /// A task that took a pause is asked again after this time.
 const ASK_AGAIN_MILLIS: u64 = 200;
 
@@ -103,25 +107,35 @@ impl Supervisor {
             return self.give_up(now, group, why, StopWord::Stopped);
         }
         // A round that has begun goes on, even if its reason has gone meanwhile.
-        if let Some(why_end) = why_end.filter(|_| group.round.is_none() && now >= group.no_round_before) {
-            if !group.live().any(crate::group::Replica::is_placed) {
-                return self.drop_group(now, group, why_end);
+        if group.round.is_none() && now >= group.no_round_before {
+            match why_end {
+                Some(why_end) if !group.live().any(Replica::is_placed) && !group.has_decided() => {
+                    return self.drop_group(now, group, why_end);
+                }
+                Some(_) => self.start_round(now, group, Purpose::Finish),
+                None if group.wants_checkpoint() => self.start_round(now, group, Purpose::Checkpoint),
+                None => {}
             }
-            self.start_round(now, group);
         }
         self.go_on_with_round(now, group);
     }
 
-    fn start_round(&mut self, now: TimestampMillis, group: &mut GroupRun) {
+    fn start_round(&mut self, now: TimestampMillis, group: &mut GroupRun, purpose: Purpose) {
         let millis = self
             .document
             .settings()
             .map_or(80_000, |settings| settings.round_millis);
+        // Nobody is replaced for a checkpoint that he slept through: he is told of it later.
+        let millis = match purpose {
+            Purpose::Finish => millis,
+            Purpose::Checkpoint => millis.min(CHECKPOINT_ROUND_MILLIS),
+        };
         let placed = group.live().filter(|replica| replica.is_placed());
         let asks = placed
             .map(|replica| (replica.document.id.clone(), Ask::Silent { again: now }))
             .collect();
         group.round = Some(Round {
+            purpose,
             deadline: after(now, millis),
             asks,
         });
@@ -165,18 +179,33 @@ impl Supervisor {
                 .get(task)
                 .is_some_and(|replica| replica.state() == Some(TaskState::Starting))
         };
-        match round.verdict(now, &group.document.start, starting) {
+        let (open, open_start) = group.open_sequence();
+        let open_start = open_start.clone();
+        match round.verdict(now, &open_start, starting) {
             Verdict::Open => group.round = Some(round),
             Verdict::NoAnswer { out } => self.round_failed(now, group, &round, out),
-            Verdict::Decide { end, .. } if end == group.document.start => {
+            Verdict::Decide { end, .. } if end == open_start && round.purpose == Purpose::Checkpoint => {
+                // Nothing new: no sequence, and whoever stands reads on.
+                group.checkpoint_asked = None;
+                group.failed_rounds = 0;
+            }
+            Verdict::Decide { end, .. } if end == group.document.start && !group.has_decided() => {
                 // Nothing was read, so there is nothing to decide: a logged end would bind the next group, which
                 // starts at the same offsets and has the same name.
                 self.drop_group(now, group, "it has read nothing");
             }
             Verdict::Decide { end, out } => {
-                let decision = EndDecision {
-                    decision_id: group.document.decision_id(),
-                    end,
+                let finish = round.purpose == Purpose::Finish;
+                // A replica that took no part in a checkpoint is told of it like one that is behind.
+                let out = if group.document.is_checkpointing() {
+                    Vec::new()
+                } else {
+                    out
+                };
+                let decision_id = if finish {
+                    group.document.decision_id()
+                } else {
+                    group.document.checkpoint_id(open)
                 };
                 for task in &out {
                     self.note_left_out(now, group, &round, task);
@@ -185,7 +214,11 @@ impl Supervisor {
                 self.actions.push(Action::RecordDecision {
                     group: group.document.id.clone(),
                     base: group.document.base_sequence_name.clone(),
-                    decision,
+                    entry: LogEntry {
+                        sequence: open,
+                        decision: EndDecision { decision_id, end },
+                        finish,
+                    },
                 });
             }
         }
@@ -209,6 +242,13 @@ impl Supervisor {
             .settings()
             .map_or(30_000, |settings| settings.look_up_millis);
         group.no_round_before = after(now, look_up.min(5_000));
+        if round.purpose == Purpose::Checkpoint {
+            group.failed_rounds += 1;
+            if group.failed_rounds < MOST_FAILED_ROUNDS {
+                return;
+            }
+            group.failed_rounds = 0;
+        }
         let mut changes = Vec::new();
         for task in out {
             self.note_left_out(now, group, round, &task);
@@ -260,7 +300,7 @@ impl Supervisor {
     }
 
     /// The end is in the log: now, and not before, tasks hear of it (I5).
-    pub(super) fn decision_stored(&mut self, now: TimestampMillis, id: &GroupId, decision: EndDecision) {
+    pub(super) fn decision_stored(&mut self, now: TimestampMillis, id: &GroupId, entry: LogEntry) {
         let ordinal = self
             .groups
             .values()
@@ -270,14 +310,24 @@ impl Supervisor {
             return;
         };
         let out = group.deciding.take().unwrap_or_default();
-        if group.reads() {
-            self.becomes_pending(now, &mut group, decision, out);
-        } else if let GroupState::GivingUp {
-            decision: known @ None,
-            ..
-        } = &mut group.document.state
-        {
-            *known = Some(decision);
+        group.failed_rounds = 0;
+        if group.document.is_checkpointing() && group.open_sequence().0 == entry.sequence {
+            group.log.push(entry.clone());
+            group.checkpoint_asked = None;
+        }
+        match &mut group.document.state {
+            GroupState::Reading if entry.finish => {
+                self.becomes_pending(now, &mut group, entry.decision, out);
+            }
+            GroupState::Reading => self.replace_inconsistent(now, &mut group, &entry.decision),
+            GroupState::GivingUp {
+                decision: known @ None,
+                ..
+            } if entry.finish => *known = Some(entry.decision),
+            GroupState::GivingUp { .. }
+            | GroupState::Pending { .. }
+            | GroupState::Done
+            | GroupState::Lost { .. } => {}
         }
         self.groups.insert(group.document.ordinal, group);
     }
@@ -289,20 +339,7 @@ impl Supervisor {
         decision: EndDecision,
         out: Vec<TaskId>,
     ) {
-        // A task that stands behind an end decided earlier has read too far.
-        let too_far = |task: &&crate::group::Replica| {
-            task.next().is_some_and(|next| {
-                decision
-                    .end
-                    .iter()
-                    .any(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
-            })
-        };
-        let beyond: Vec<TaskId> = group
-            .live()
-            .filter(too_far)
-            .map(|replica| replica.document.id.clone())
-            .collect();
+        let beyond = read_beyond(group, &decision);
         let deadline = after(now, self.completion_timeout(group.document.spec_version));
         group.document.state = GroupState::Pending {
             decision,
@@ -336,4 +373,45 @@ impl Supervisor {
         }
         self.store(changes);
     }
+
+    /// A replica that has read past an end that was decided without it cannot tell its rows apart any more.
+    fn replace_inconsistent(&mut self, now: TimestampMillis, group: &mut GroupRun, decision: &EndDecision) {
+        let mut changes = Vec::new();
+        for task in read_beyond(group, decision) {
+            let why = "it had read beyond the decided end".to_owned();
+            self.error(
+                now,
+                format!("task {task} of group {} is replaced: {why}", group.document.id),
+            );
+            self.end_task(
+                now,
+                group,
+                &task,
+                Ending::Replaced,
+                why,
+                Some(StopWord::Replaced),
+                &mut changes,
+            );
+        }
+        if !changes.is_empty() {
+            self.store(changes);
+        }
+    }
+}
+
+/// Tasks that stand behind an end that nobody was told yet.
+fn read_beyond(group: &GroupRun, decision: &EndDecision) -> Vec<TaskId> {
+    let too_far = |replica: &&Replica| {
+        replica.next().is_some_and(|next| {
+            decision
+                .end
+                .iter()
+                .any(|(partition, end)| next.get(partition).is_some_and(|next| next > end))
+        })
+    };
+    group
+        .live()
+        .filter(too_far)
+        .map(|replica| replica.document.id.clone())
+        .collect()
 }

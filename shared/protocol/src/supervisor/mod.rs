@@ -31,7 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_types::{OffsetRange, PartitionId, RunnerId, SupervisorId, TaskId, TimestampMillis};
 
 use crate::group::{Call, GroupRun, GroupState, Replica, StoredMode, TaskDocument};
-use crate::task::{Ending, GroupMode, StopReason};
+use crate::task::{Ending, StopReason};
 
 pub use document::{
     Desired, Fresh, HistoryLine, KeepOffsets, Publish, ResetDocument, ResetKind, SupervisorDocument,
@@ -41,7 +41,7 @@ pub use event::{
     RecentError, Refusal, RegisterCall, ResetCall, RunnerView, TaskAnswer,
 };
 pub use settings::{FirstStart, OnLostData, Run, Settings};
-pub use snapshot::{PartitionView, Snapshot, State, TaskPlace, TaskView};
+pub use snapshot::{GroupView, PartitionView, Snapshot, State, TaskPlace, TaskView};
 
 use settings::after;
 
@@ -155,7 +155,15 @@ impl Supervisor {
     ) -> Self {
         let mut supervisor = Self::from_document(document, limits, now);
         for stored in loaded.groups {
-            let logged = loaded.log.get(&stored.base_sequence_name).cloned();
+            let logged = loaded
+                .log
+                .get(&stored.base_sequence_name)
+                .cloned()
+                .unwrap_or_default();
+            let finish = logged
+                .last()
+                .filter(|entry| entry.finish)
+                .map(|entry| entry.decision.clone());
             let timeout = supervisor.completion_timeout(stored.spec_version);
             let mut group = GroupRun::new(stored);
             let name = group.document.id.clone();
@@ -163,11 +171,11 @@ impl Supervisor {
                 state @ GroupState::Reading => {
                     if let StoredMode::Unknown(mode) = &group.document.mode {
                         *state = GroupState::GivingUp {
-                            decision: logged,
+                            decision: finish,
                             why: format!("group {name} is of mode {mode}, which this version does not know"),
                             stop: crate::group::StopWord::Replaced,
                         };
-                    } else if let Some(decision) = logged {
+                    } else if let Some(decision) = finish {
                         // Decided, and the coordinator ended before it could note that (I5).
                         *state = GroupState::Pending {
                             decision,
@@ -179,6 +187,9 @@ impl Supervisor {
                 // Nobody could tell progress while the coordinator was away.
                 GroupState::Pending { deadline, .. } => *deadline = (*deadline).max(after(now, timeout)),
                 GroupState::GivingUp { .. } | GroupState::Done | GroupState::Lost { .. } => {}
+            }
+            if group.document.is_checkpointing() {
+                group.adopt(logged);
             }
             supervisor.groups.insert(group.document.ordinal, group);
         }
@@ -247,7 +258,7 @@ impl Supervisor {
             Event::GroupCreated { group, logged } => self.group_created(now, &group, logged),
             Event::GroupRegistered { group, result } => self.group_registered(now, &group, result),
             Event::GroupEnded { group, result } => self.group_ended(now, &group, result),
-            Event::DecisionStored { group, decision } => self.decision_stored(now, &group, decision),
+            Event::DecisionStored { group, entry } => self.decision_stored(now, &group, entry),
             Event::Heartbeat { runner, tasks } => self.heartbeat(now, runner, tasks),
             Event::TaskAnswered { task, answer } => self.task_answered(now, &task, answer),
         }
@@ -389,6 +400,3 @@ impl Supervisor {
         }
     }
 }
-
-/// The only mode of this version.
-const MODE: StoredMode = StoredMode::Known(GroupMode::Legacy);

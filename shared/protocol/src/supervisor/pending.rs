@@ -201,6 +201,11 @@ impl Supervisor {
         let mut changes = vec![
             self.put_supervisor(),
             Change::PutGroup(Box::new(group.document.clone())),
+            // Its range is committed: no group with this name can ever follow.
+            Change::TrimLog {
+                base: group.document.base_sequence_name.clone(),
+                below: None,
+            },
         ];
         let live: Vec<_> = group.live().map(|replica| replica.document.id.clone()).collect();
         for task in live {

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeMap;
 
-use tidegate_types::{Generation, Offset, OffsetRange, PartitionId, TimestampMillis};
+use tidegate_types::{Generation, GroupId, Offset, OffsetRange, PartitionId, SequenceId, TimestampMillis};
 
 use super::settings::after;
 use super::{Desired, OnLostData, RecentError, Supervisor, TaskDocument};
-use crate::group::{GroupRun, Replica, TaskState};
+use crate::group::{GroupRun, GroupState, Replica, StoredMode, TaskState};
 use crate::task::RowCounts;
 
 /// Failed look-ups in a row before the supervisor is called unhealthy; failed tasks likewise.
@@ -61,6 +61,22 @@ pub struct TaskView {
     pub generation: Generation,
 }
 
+/// One group that is not over.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct GroupView {
+    pub id: GroupId,
+    pub mode: StoredMode,
+    pub mode_reason: String,
+    /// reading, publishing, giving-up or ended.
+    pub state: &'static str,
+    pub partitions: Vec<PartitionId>,
+    /// Checkpointing mode: the sequence that has no end yet, and the first one that is not published.
+    pub open: SequenceId,
+    pub unpublished: SequenceId,
+    /// A person waits for an end of the open sequence.
+    pub checkpoint_asked: bool,
+}
+
 /// All of it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Snapshot {
@@ -76,11 +92,13 @@ pub struct Snapshot {
     pub generation: Generation,
     pub lost: BTreeMap<PartitionId, OffsetRange>,
     pub is_resetting: bool,
+    /// In order of creation.
+    pub groups: Vec<GroupView>,
 }
 
 impl Supervisor {
     pub fn snapshot(&self, now: TimestampMillis) -> Snapshot {
-        let (state, detail) = self.state();
+        let (state, detail) = self.state(now);
         let committed = self.look.committed.as_ref();
         Snapshot {
             at: now,
@@ -96,10 +114,11 @@ impl Supervisor {
                 .unwrap_or_default(),
             lost: self.lost.clone(),
             is_resetting: self.document.reset.is_some(),
+            groups: self.groups.values().map(group_view).collect(),
         }
     }
 
-    fn state(&self) -> (State, String) {
+    fn state(&self, now: TimestampMillis) -> (State, String) {
         match self.document.desired {
             Desired::Terminated => return (State::Terminated, String::new()),
             Desired::Stopping { .. } => {
@@ -127,6 +146,12 @@ impl Supervisor {
         }
         if self.groups.is_empty() && (self.discovery.is_none() || self.look.number == 0) {
             return (State::Pending, "looks up the topic and its offsets".into());
+        }
+        if self.groups.is_empty() && !self.knows_runners(now) {
+            return (
+                State::Pending,
+                "waits for a runner: none is registered and answering".into(),
+            );
         }
         if self.groups.is_empty() {
             return (State::Pending, "starts its first tasks".into());
@@ -293,5 +318,24 @@ impl Supervisor {
             start: Some(group.document.start.clone()),
             generation: group.document.generation,
         }
+    }
+}
+
+fn group_view(group: &GroupRun) -> GroupView {
+    let document = &group.document;
+    GroupView {
+        id: document.id.clone(),
+        mode: document.mode.clone(),
+        mode_reason: document.mode_reason.clone(),
+        state: match document.state {
+            GroupState::Reading => "reading",
+            GroupState::Pending { .. } => "publishing",
+            GroupState::GivingUp { .. } => "giving-up",
+            GroupState::Done | GroupState::Lost { .. } => "ended",
+        },
+        partitions: group.partitions().collect(),
+        open: group.open_sequence().0,
+        unpublished: group.first_unpublished().0,
+        checkpoint_asked: group.checkpoint_asked.is_some(),
     }
 }

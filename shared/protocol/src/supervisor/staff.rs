@@ -1,15 +1,14 @@
 //! Replicas: how many, with which tokens, on which runners, and what they still have to be told.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use tidegate_types::{GroupId, RunnerId, TaskId, TimestampMillis};
 
 use super::settings::after;
 use super::{Action, CallError, Change, IdSource, RegisterCall, Supervisor};
-use crate::group::{
-    Call, GroupRun, GroupState, HowToTell, Replica, StopWord, StoredMode, TaskDocument, TaskState,
-};
-use crate::task::{Assignment, Ending, Unknown};
+use crate::group::{Call, GroupRun, HowToTell, Replica, StopWord, StoredMode, TaskDocument, TaskState};
+use crate::publish::GroupMode as PublishMode;
+use crate::task::{Assignment, Ending, GroupMode, LogEntry, Unknown};
 
 impl Supervisor {
     /// Older groups first: later ones wait for them anyway.
@@ -97,6 +96,11 @@ impl Supervisor {
             base: group.document.base_sequence_name.clone(),
             generation: group.document.generation,
             start: group.document.start.clone(),
+            mode: if group.document.is_checkpointing() {
+                PublishMode::Checkpointing
+            } else {
+                PublishMode::Legacy
+            },
             topic: group.document.stream.topic.clone(),
             tokens: wanted,
             revision: self.registrations,
@@ -191,7 +195,7 @@ impl Supervisor {
             .collect();
         let refused = group.replicas.get(task).map(|replica| &replica.refused_by);
         let mut best: Option<(u32, &RunnerId)> = None;
-        let (mut alive, mut full) = (0, 0);
+        let (mut alive, mut full, mut unable) = (0, 0, 0);
         for (id, seen) in &self.runners {
             let Some(view) = seen
                 .view
@@ -200,6 +204,10 @@ impl Supervisor {
             else {
                 continue;
             };
+            if group.document.is_checkpointing() && !view.can_checkpoint {
+                unable += 1;
+                continue;
+            }
             alive += 1;
             let free = view
                 .slots
@@ -211,6 +219,9 @@ impl Supervisor {
             }
         }
         best.map(|(_, id)| id.clone()).ok_or_else(|| match (alive, full) {
+            (0, _) if unable > 0 => format!(
+                "waits for a runner that can publish while reading: {unable} are there that cannot; upgrade them"
+            ),
             (0, _) => "waits for a runner: none is registered and answering".into(),
             (alive, full) if alive == full => {
                 format!("waits for a slot: all of {alive} runners are full; start more runners, or raise their slots")
@@ -261,6 +272,7 @@ impl Supervisor {
         };
         let version = group.document.spec_version;
         let settings = self.document.specs.get(&version)?;
+        let (first, start) = group.first_unpublished();
         Some(Assignment {
             task: replica.document.id.clone(),
             token: replica.document.token.clone(),
@@ -270,8 +282,13 @@ impl Supervisor {
             base_sequence_name: group.document.base_sequence_name.clone(),
             mode: *mode,
             stream: group.document.stream.clone(),
-            start: group.document.start.clone(),
-            end: group.document.decision().cloned(),
+            start: start.clone(),
+            end: match mode {
+                GroupMode::Legacy => group.document.decision().cloned(),
+                GroupMode::Checkpointing => None,
+            },
+            first_sequence: first,
+            log: group.log.clone(),
             spec_json: settings.spec_json.clone(),
             spec_version: version,
             minimum_message_time: group.document.minimum_message_time,
@@ -282,17 +299,17 @@ impl Supervisor {
         })
     }
 
-    /// Ends that were not heard of, and tasks that stand still without need (D35, B32).
+    /// Ends that were not heard of, in order, and tasks that stand still without need (D35, B32).
     fn tell(&mut self, now: TimestampMillis, group: &mut GroupRun) {
-        let decision = match &group.document.state {
-            GroupState::Pending {
-                decision,
-                committed: false,
-                ..
-            } => Some(decision.clone()),
-            _ => None,
-        };
+        if group.is_committed() {
+            return;
+        }
         let reads = group.reads();
+        let (open, _) = group.open_sequence();
+        let untold: BTreeMap<TaskId, LogEntry> = group
+            .live()
+            .filter_map(|replica| Some((replica.document.id.clone(), group.untold(replica)?)))
+            .collect();
         for replica in group
             .replicas
             .values_mut()
@@ -305,17 +322,19 @@ impl Supervisor {
                 continue;
             }
             let task = replica.document.id.clone();
-            let action = match &decision {
-                Some(_) if replica.end_told => continue,
+            let stands = replica.stands || replica.state() == Some(TaskState::Paused);
+            let action = match untold.get(&task) {
                 Some(_) if replica.how_to_tell == HowToTell::PauseFirst => Action::PauseTask { runner, task },
-                Some(decision) => Action::SetEndOffsets {
-                    runner,
-                    task,
-                    decision: decision.clone(),
-                },
-                None if reads && (replica.stands || replica.state() == Some(TaskState::Paused)) => {
-                    Action::ResumeTask { runner, task }
+                Some(entry) => {
+                    replica.telling_end_of = Some(entry.sequence);
+                    Action::SetEndOffsets {
+                        runner,
+                        task,
+                        entry: entry.clone(),
+                    }
                 }
+                // One that asks for an end is answered by a round.
+                None if reads && stands && !replica.wants_end_of(open) => Action::ResumeTask { runner, task },
                 None => continue,
             };
             replica.telling = Call::OnItsWay;

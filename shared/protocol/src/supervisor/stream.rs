@@ -7,7 +7,7 @@ use tidegate_types::{Offset, OffsetRange, PartitionId, PartitionOffsets, Timesta
 
 use super::settings::after;
 use super::{
-    Action, CallError, Committed, Desired, Discovery, FirstStart, Fresh, Look, OnLostData, Supervisor,
+    Action, CallError, Change, Committed, Desired, Discovery, FirstStart, Fresh, Look, OnLostData, Supervisor,
 };
 use crate::group::{Call, GroupRun, StopWord};
 use crate::task::Stream;
@@ -102,6 +102,7 @@ impl Supervisor {
                 };
                 self.note_first_start();
                 self.check_boundaries(now);
+                self.trim_logs();
             }
             Err(CallError::NotFound(_)) => {
                 self.looking = Call::Idle;
@@ -162,6 +163,29 @@ impl Supervisor {
         }
     }
 
+    /// Entries of the log whose sequences are committed are not needed any more, but for the newest: it says where
+    /// the first unpublished sequence starts.
+    fn trim_logs(&mut self) {
+        let Some(committed) = self.look.committed.clone() else {
+            return;
+        };
+        let mut changes = Vec::new();
+        for group in self.groups.values_mut() {
+            let counts = !group.document.is_over() && group.document.generation == committed.generation;
+            if !counts || !group.note_published(&committed.offsets) {
+                continue;
+            }
+            let below = group.published.as_ref().map(|entry| entry.sequence);
+            let base = group.document.base_sequence_name.clone();
+            if below.is_some_and(|below| below.0 > 0) {
+                changes.push(Change::TrimLog { base, below });
+            }
+        }
+        if !changes.is_empty() {
+            self.store(changes);
+        }
+    }
+
     fn baseless(&self, group: &GroupRun) -> Option<String> {
         let Some(committed) = &self.look.committed else {
             return Some("the publisher has no committed offsets any more".into());
@@ -191,13 +215,7 @@ impl Supervisor {
         self.groups
             .values()
             .filter(|group| !group.document.is_over())
-            .any(|group| {
-                let end = group
-                    .document
-                    .decision()
-                    .and_then(|decision| decision.end.get(partition));
-                group.document.start.get(partition) == Some(at) || end == Some(at)
-            })
+            .any(|group| group.is_boundary(partition, at))
     }
 
     /// Partitions that no group reads and whose next record is gone (B21).
@@ -262,7 +280,7 @@ impl Supervisor {
 
     /// The same for a new task of this group, which would begin at its start.
     pub(super) fn unreadable_from_start(&self, group: &GroupRun) -> Option<(PartitionId, OffsetRange)> {
-        let mut fresh = GroupRun::new(group.document.clone());
+        let mut fresh = group.clone();
         fresh.replicas.clear();
         self.unreadable(&fresh)
     }

@@ -115,7 +115,8 @@ impl Supervisor {
         };
         let mut changes = Vec::new();
         replica.assigned = true;
-        let claimed = replica.report.as_ref().is_some_and(TaskReport::claims_published);
+        let before = replica.report.clone();
+        let claimed = before.as_ref().is_some_and(TaskReport::claims_published);
         let alert = replica
             .report
             .as_ref()
@@ -134,7 +135,11 @@ impl Supervisor {
             group.document.first_read = report.first_read;
             changes.push(Change::PutGroup(Box::new(group.document.clone())));
         }
-        if report.claims_published() && !claimed {
+        let unpublished = |report: &TaskReport| report.unpublished;
+        let moved_on = report.unpublished > before.as_ref().and_then(unpublished);
+        if (report.claims_published() && !claimed)
+            || (moved_on && report.unpublished.is_some_and(|at| at.0 > 0))
+        {
             group.look_after = Some(self.later_look());
         }
         if alert {
@@ -260,7 +265,10 @@ impl Supervisor {
         result: Result<PauseAnswer, CallError>,
     ) {
         let retry = self.retry(now);
-        let is_pending = group.is_pending();
+        let to_tell = group
+            .replicas
+            .get(task)
+            .is_some_and(|replica| group.untold(replica).is_some());
         let Some(replica) = group.replicas.get_mut(task) else {
             return;
         };
@@ -272,7 +280,7 @@ impl Supervisor {
         if group.round.is_some() {
             return self.paused(now, group, task, result);
         }
-        if is_pending && replica.how_to_tell == HowToTell::PauseFirst {
+        if to_tell && replica.how_to_tell == HowToTell::PauseFirst {
             match result {
                 Ok(PauseAnswer::Standing(_)) => replica.how_to_tell = HowToTell::ItStands,
                 Ok(PauseAnswer::Accepted) => replica.telling = Call::Again(after(now, ASK_AGAIN_MILLIS)),
@@ -319,14 +327,33 @@ impl Supervisor {
         result: Result<(), CallError>,
     ) {
         let retry = self.retry(now);
+        let finish = group
+            .log
+            .last()
+            .filter(|entry| entry.finish)
+            .map(|entry| entry.sequence);
+        let is_finish = |sequence| finish == Some(sequence);
+        let is_checkpointing = group.document.is_checkpointing();
         let Some(replica) = group.replicas.get_mut(task) else {
             return;
         };
         replica.telling = Call::Idle;
+        let is_last = !is_checkpointing || replica.telling_end_of.is_some_and(is_finish);
+        let sequence = replica.telling_end_of.take();
         match result {
             Ok(()) => {
-                replica.end_told = true;
                 replica.stands = false;
+                replica.how_to_tell = HowToTell::Directly;
+                if let Some(report) = &mut replica.report {
+                    if report.state == TaskState::Paused {
+                        report.state = TaskState::Reading;
+                    }
+                    if let Some(sequence) = sequence.filter(|sequence| report.open == Some(*sequence)) {
+                        report.open = (!is_finish(sequence)).then(|| sequence.next());
+                        report.wants_checkpoint = false;
+                    }
+                }
+                replica.end_told = is_last;
             }
             Err(CallError::Refused(why)) if replica.how_to_tell == HowToTell::ItStands => {
                 self.error(

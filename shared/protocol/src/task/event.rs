@@ -1,10 +1,12 @@
 //! What happens to a task, and what it wants done.
 
 use tidegate_types::{
-    EndOffsets, Offset, OffsetRange, PartitionId, PartitionOffsets, SegmentId, TimestampMillis,
+    EndOffsets, Offset, OffsetRange, PartitionId, PartitionOffsets, SegmentId, SequenceId, TimestampMillis,
 };
 
-use super::record::{Ending, LostRange, MergedSegment, Snapshot, StagedObject};
+use super::part::{LogEntry, MergedSegment, StagedObject};
+use super::record::{Ending, LostRange, Snapshot};
+use crate::sequence::Sequence;
 
 /// Tells one order to the reader from an earlier one of the same kind: a late answer to an order that was
 /// taken back must not count for the next one.
@@ -60,6 +62,21 @@ pub enum Outcome {
     BadObject,
 }
 
+/// Why a task wants its open sequence to be closed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum Trigger {
+    /// A segment has `maxRowsPerSegment` rows.
+    Rows,
+    /// All segments together have `maxTotalRows` rows.
+    TotalRows,
+    /// A segment has rows of `maxBytesPerSegment` bytes of records.
+    Bytes,
+    /// `intermediateHandoffPeriod` is over.
+    Period,
+    /// There is no room left on the disk: what is published makes some.
+    Disk,
+}
+
 /// The publisher's answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct PublishAnswer {
@@ -89,11 +106,8 @@ pub enum TaskEvent {
     Pause,
     /// The coordinator wants it to read on.
     Resume,
-    /// The coordinator gives the end.
-    SetEndOffsets {
-        decision_id: String,
-        end: EndOffsets,
-    },
+    /// The coordinator gives the end of the open sequence; in legacy mode, of all.
+    SetEndOffsets(LogEntry),
     /// The coordinator ends the task. `keep`: persist, and keep the folder.
     Stop {
         reason: StopReason,
@@ -108,15 +122,29 @@ pub enum TaskEvent {
         ticket: Ticket,
         next: PartitionOffsets,
     },
+    /// The open sequence has grown to a bound: the reader stands still at a record boundary by itself.
+    Triggered {
+        trigger: Trigger,
+        next: PartitionOffsets,
+    },
     /// A persist is complete. `ticket`: it was ordered; without: the reader's own bounds made it.
     Persisted {
         ticket: Option<Ticket>,
         snapshot: Box<Snapshot>,
     },
-    Merged(Vec<MergedSegment>),
+    Merged {
+        part: SequenceId,
+        segments: Vec<MergedSegment>,
+    },
     /// One segment stands in the object store.
-    Uploaded(StagedObject),
-    PublishAnswered(PublishAnswer),
+    Uploaded {
+        part: SequenceId,
+        object: StagedObject,
+    },
+    PublishAnswered {
+        part: SequenceId,
+        answer: PublishAnswer,
+    },
     /// The checker's answer about segments that were asked for.
     HandoffAnswered(Vec<HandoffSeen>),
     /// The time of a [`TaskAction::WakeAt`] has come.
@@ -158,20 +186,31 @@ pub enum TaskAction {
     Open,
     /// Remove every local file of rows; they are read again.
     DiscardRows,
-    /// Start reading, or read on, up to these ends.
-    Read { until: Option<EndOffsets> },
+    /// Start reading, or read on, up to these ends. A record belongs to the first of these sequences that contains
+    /// it; what lies in none of them is published already. Sequences that are not named are forgotten.
+    Read {
+        until: Option<EndOffsets>,
+        sequences: Vec<Sequence>,
+    },
+    /// Everything is read and persisted: the consumer is not needed any more.
+    StopReading,
     /// Stop at a record boundary, then send [`TaskEvent::StoodStill`].
     StandStill { ticket: Ticket },
     /// Spill what is in memory, then send [`TaskEvent::Persisted`].
     Persist { ticket: Ticket },
-    /// Merge the runs into one file per segment.
-    Merge,
-    /// Upload these merged segments, each to a new key.
-    Upload { segments: Vec<MergedSegment> },
-    /// Publish all sequences in one request.
-    Publish { attempt: u32 },
-    /// Ask until all are served, or the task wakes.
+    /// Merge the runs of this part into one file per segment.
+    Merge { part: SequenceId },
+    /// Upload these merged segments of this part, each to a new key.
+    Upload {
+        part: SequenceId,
+        segments: Vec<MergedSegment>,
+    },
+    /// Publish all sequences of this part in one request.
+    Publish { part: SequenceId, attempt: u32 },
+    /// Ask until all are served, or the task wakes. A later one replaces it.
     AwaitHandoff { segments: Vec<SegmentId> },
+    /// Remove these local files; the record does not name them any more.
+    DropFiles { files: Vec<String> },
     /// Send [`TaskEvent::Wake`] at this time. A later one replaces it.
     WakeAt(TimestampMillis),
     /// Stop all work of this task; nothing more is wanted from it.
@@ -208,6 +247,14 @@ pub enum Refusal {
     NotPaused,
     #[error("{0}")]
     BadEnd(#[from] crate::sequence::BadEnd),
+    #[error("sequence {sequence} ended by decision {known} already, not by {given}")]
+    OtherEnd {
+        sequence: SequenceId,
+        known: String,
+        given: String,
+    },
+    #[error("sequence {sequence} is not open yet, {open} is: tell its end first")]
+    TooEarly { sequence: SequenceId, open: SequenceId },
     #[error("{what} is not expected now (the task is {life})")]
     NotExpected { what: &'static str, life: &'static str },
 }

@@ -1,19 +1,20 @@
-//! The machine: calls from the coordinator, reports of the reader, and what follows from them.
+//! The machine: its state, how it begins, and its one entry.
 
 use std::collections::BTreeMap;
 
-use tidegate_types::{EndOffsets, Offset, OffsetRange, PartitionId, PartitionOffsets, TimestampMillis};
+use tidegate_types::{Offset, OffsetRange, PartitionId, PartitionOffsets, SequenceId, TimestampMillis};
 
 use super::backoff::Backoff;
-use super::event::{Answer, LocalState, Refusal, StopReason, TaskAction, TaskEvent, Ticket, lost_text};
-use super::record::{Assignment, EndDecision, Ended, Ending, LostRange, Snapshot, TaskRecord};
-use crate::sequence::check_end;
+use super::event::{Answer, Refusal, StopReason, TaskAction, TaskEvent, Ticket, Trigger, lost_text};
+use super::record::{Assignment, Ended, Ending, GroupMode, LostRange, TaskRecord};
 
-/// What the spec says about a task's end.
+/// What the spec says, as far as it matters here.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TaskSettings {
     /// 0 = wait for ever.
     pub handoff_timeout_millis: u64,
+    /// Age at which a sequence is closed; `None` = never.
+    pub handoff_period_millis: Option<u64>,
 }
 
 /// Where a task stands. Volatile: a restored task begins at `Starting` (or `Ended`) again.
@@ -28,8 +29,8 @@ pub enum Life {
         pausing: Option<Ticket>,
     },
     Paused,
-    /// The end is set (D27).
-    Finishing(FinishStep),
+    /// The last end is set (D27): it reads up to it, publishes, and waits for the handoffs.
+    Finishing,
     /// Persisting on the way out.
     Stopping {
         ticket: Ticket,
@@ -40,18 +41,25 @@ pub enum Life {
     Ended(Ending),
 }
 
-/// What a finishing task does now.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum FinishStep {
+/// Where a part stands. Volatile.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub enum Step {
+    /// Its records are being read or persisted, or it waits for the part before it.
+    #[default]
     Reading,
-    Persisting(Ticket),
     Merging,
     Uploading,
-    /// The objects were refused; they are uploaded again after a pause.
-    WaitingToUpload,
+    /// The objects were refused; they are uploaded again at this time.
+    WaitingToUpload {
+        until: TimestampMillis,
+    },
+    /// Its objects stand; the part before it is not published yet.
+    Ready,
     Publishing,
-    /// Asked, and told to ask again later.
-    WaitingToPublish,
+    /// Asked, and told to ask again at this time.
+    WaitingToPublish {
+        until: TimestampMillis,
+    },
     Handoff,
 }
 
@@ -70,13 +78,27 @@ pub struct TaskMachine {
     pub(super) record: TaskRecord,
     pub(super) settings: TaskSettings,
     pub(super) life: Life,
+    /// Of the parts that are not at [`Step::Reading`].
+    pub(super) steps: BTreeMap<SequenceId, Step>,
     /// Next offsets in memory; never behind those of the record.
     pub(super) next: PartitionOffsets,
     tickets: u64,
+    /// A persist that was ordered and is not done.
+    pub(super) persisting: Option<Ticket>,
+    /// Why the task wants its open sequence to be closed; it stands still and asks.
+    pub(super) wish: Option<Trigger>,
+    /// The reader stands although the task reads: too many parts wait to be published.
+    pub(super) held: bool,
+    /// No record is read any more in this life.
+    pub(super) reading_is_over: bool,
+    /// Segments that are being asked for at the handoff-checker.
+    pub(super) awaiting: usize,
+    /// The wake that was ordered last.
+    pub(super) wakes_at: Option<TimestampMillis>,
     /// What is in the way and being retried.
     pub(super) hindrance: String,
-    expired: BTreeMap<PartitionId, OffsetRange>,
-    beyond_end: BTreeMap<PartitionId, (Offset, Offset)>,
+    pub(super) expired: BTreeMap<PartitionId, OffsetRange>,
+    pub(super) beyond_end: BTreeMap<PartitionId, (Offset, Offset)>,
     pub(super) backoff: Backoff,
     pub(super) attempts: u32,
     pub(super) bad_objects: u32,
@@ -89,17 +111,33 @@ pub struct TaskMachine {
 pub struct TaskView<'a> {
     pub record: &'a TaskRecord,
     pub life: Life,
+    /// The step of the first part that is not published, else of the first.
+    pub step: Step,
+    steps: &'a BTreeMap<SequenceId, Step>,
     pub next: &'a PartitionOffsets,
+    /// It stands still and wants its open sequence to be closed.
+    pub wish: Option<Trigger>,
     /// Why it failed, or what it waits for; empty when all is well.
     pub reason: String,
     /// What an operator should see although it is no failure.
     pub alert: String,
 }
 
+impl TaskView<'_> {
+    /// The step of one part.
+    pub fn step_of(&self, part: SequenceId) -> Step {
+        self.steps.get(&part).copied().unwrap_or_default()
+    }
+}
+
 impl TaskMachine {
     /// A new task. Its record is durable before the assignment is answered.
-    pub fn assign(assignment: Assignment, settings: TaskSettings) -> (Self, Vec<TaskAction>) {
-        let machine = Self::with(TaskRecord::new(assignment), settings);
+    pub fn assign(
+        assignment: Assignment,
+        settings: TaskSettings,
+        now: TimestampMillis,
+    ) -> (Self, Vec<TaskAction>) {
+        let machine = Self::with(TaskRecord::new(assignment, now), settings);
         let actions = vec![
             TaskAction::Save,
             TaskAction::Answer(Answer::Done),
@@ -141,17 +179,24 @@ impl TaskMachine {
         };
         Self {
             next: record.read.next.clone(),
-            earlier_may_have_published: record.may_have_published,
             record,
             settings,
             life,
+            steps: BTreeMap::new(),
             tickets: 0,
+            persisting: None,
+            wish: None,
+            held: false,
+            reading_is_over: false,
+            awaiting: 0,
+            wakes_at: None,
             hindrance: String::new(),
             expired: BTreeMap::new(),
             beyond_end: BTreeMap::new(),
             backoff: Backoff::new(250, 15_000),
             attempts: 0,
             bad_objects: 0,
+            earlier_may_have_published: false,
         }
     }
 
@@ -162,16 +207,24 @@ impl TaskMachine {
     pub fn life(&self) -> Life {
         self.life
     }
+    /// Where a part stands.
+    pub fn step(&self, part: SequenceId) -> Step {
+        self.steps.get(&part).copied().unwrap_or_default()
+    }
     /// Next offsets, as far as the reader has reported.
     pub fn next(&self) -> &PartitionOffsets {
         &self.next
     }
     /// What can be said about it.
     pub fn view(&self) -> TaskView<'_> {
+        let first = self.record.unpublished().next().or(self.record.parts.first());
         TaskView {
             record: &self.record,
             life: self.life,
+            step: first.map_or_else(Step::default, |part| self.step(part.id)),
+            steps: &self.steps,
             next: &self.next,
+            wish: self.wish,
             reason: self.reason(),
             alert: self.alert(),
         }
@@ -179,21 +232,37 @@ impl TaskMachine {
 
     /// The one entry. A refused event has changed nothing.
     pub fn on(&mut self, now: TimestampMillis, event: TaskEvent) -> Result<Vec<TaskAction>, Refusal> {
-        let actions = match event {
+        // A call is answered for what it asks; what time has brought meanwhile comes with its own wake.
+        let is_call = matches!(
+            event,
+            TaskEvent::Pause
+                | TaskEvent::Resume
+                | TaskEvent::SetEndOffsets(_)
+                | TaskEvent::Stop { .. }
+                | TaskEvent::Drain
+        );
+        let mut actions = match event {
             TaskEvent::Opened(local) => self.opened(now, local),
             TaskEvent::Pause => self.pause(),
             TaskEvent::Resume => Ok(self.resume()),
-            TaskEvent::SetEndOffsets { decision_id, end } => self.set_end(decision_id, end),
+            TaskEvent::SetEndOffsets(entry) => self.set_end(now, entry),
             TaskEvent::Stop { reason, keep } => Ok(self.stop(now, reason, keep)),
             TaskEvent::Drain => Ok(self.drain()),
-            TaskEvent::ReadUpTo(next) => Ok(self.read_up_to(&next)),
+            TaskEvent::ReadUpTo(next) => {
+                self.advance(&next);
+                Ok(Vec::new())
+            }
             TaskEvent::StoodStill { ticket, next } => Ok(self.stood_still(ticket, &next)),
+            TaskEvent::Triggered { trigger, next } => Ok(self.triggered(trigger, &next)),
             TaskEvent::Persisted { ticket, snapshot } => self.persisted(now, ticket, *snapshot),
-            TaskEvent::Merged(segments) => self.merged(segments),
-            TaskEvent::Uploaded(object) => self.uploaded(object),
-            TaskEvent::PublishAnswered(answer) => self.publish_answered(now, answer),
-            TaskEvent::HandoffAnswered(seen) => self.handoff_answered(now, &seen),
-            TaskEvent::Wake => Ok(self.wake(now)),
+            TaskEvent::Merged { part, segments } => self.merged(part, segments),
+            TaskEvent::Uploaded { part, object } => self.uploaded(part, object),
+            TaskEvent::PublishAnswered { part, answer } => self.publish_answered(now, part, answer),
+            TaskEvent::HandoffAnswered(seen) => self.handoff_answered(&seen),
+            TaskEvent::Wake => {
+                self.wakes_at = None;
+                Ok(self.period_is_over(now))
+            }
             TaskEvent::OutOfRange { partition, lost } => Ok(self.out_of_range(partition, lost)),
             TaskEvent::BeyondEnd {
                 partition,
@@ -210,9 +279,10 @@ impl TaskMachine {
             TaskEvent::ParseBudgetExceeded { detail } | TaskEvent::Failed { detail } => {
                 self.failed(now, detail)
             }
-        };
+        }?;
+        self.settle(now, is_call, &mut actions);
         debug_assert_eq!(self.record.broken(), None, "I1, I3: the record of a task");
-        actions
+        Ok(actions)
     }
 
     pub(super) fn ticket(&mut self) -> Ticket {
@@ -220,287 +290,26 @@ impl TaskMachine {
         Ticket(self.tickets)
     }
 
+    /// At work: not starting, not on its way out.
+    pub(super) fn is_at_work(&self) -> bool {
+        matches!(self.life, Life::Reading { .. } | Life::Paused | Life::Finishing)
+    }
+
+    pub(super) fn is_checkpointing(&self) -> bool {
+        self.record.mode() == GroupMode::Checkpointing
+    }
+
     pub(super) fn not_expected(&self, what: &'static str) -> Refusal {
         let life = match self.life {
             Life::Starting { .. } => "starting",
             Life::Reading { .. } => "reading",
             Life::Paused => "paused",
-            Life::Finishing(_) => "finishing",
+            Life::Finishing => "finishing",
             Life::Stopping { .. } => return Refusal::Stopping,
             Life::Left => "left to a later process",
             Life::Ended(ending) => return Refusal::HasEnded(ending),
         };
         Refusal::NotExpected { what, life }
-    }
-
-    fn opened(&mut self, now: TimestampMillis, local: LocalState) -> Result<Vec<TaskAction>, Refusal> {
-        let Life::Starting { pause } = self.life else {
-            return Err(self.not_expected("a folder"));
-        };
-        let mut actions = Vec::new();
-        let is_published = self.record.published.is_some();
-        match local {
-            LocalState::Intact => {}
-            LocalState::MergedLost | LocalState::Lost(_) if is_published => {} // only the handoff is left
-            LocalState::MergedLost => {
-                self.record.merged = None;
-                self.record.staged.clear();
-                actions.push(TaskAction::Save);
-            }
-            LocalState::Lost(why) => {
-                self.record.forget_rows();
-                self.record.alert =
-                    format!("local rows were not usable ({why}); they are read again from the start");
-                self.next = self.record.read.next.clone();
-                actions.extend([TaskAction::Save, TaskAction::DiscardRows]);
-            }
-        }
-        if is_published {
-            self.await_handoff(now, &mut actions);
-        } else if self.record.end.is_some() {
-            self.note_first_read(now, &mut actions);
-            self.finish(&mut actions);
-        } else if pause {
-            self.note_first_read(now, &mut actions);
-            self.life = Life::Paused;
-            actions.push(TaskAction::Report);
-        } else {
-            self.note_first_read(now, &mut actions);
-            self.life = Life::Reading { pausing: None };
-            actions.extend([TaskAction::Report, TaskAction::Read { until: None }]);
-        }
-        Ok(actions)
-    }
-
-    fn note_first_read(&mut self, now: TimestampMillis, actions: &mut Vec<TaskAction>) {
-        if self.record.first_read.is_none() {
-            self.record.first_read = Some(now);
-            actions.push(TaskAction::Save);
-        }
-    }
-
-    fn pause(&mut self) -> Result<Vec<TaskAction>, Refusal> {
-        if let Some(decision) = &self.record.end
-            && !matches!(self.life, Life::Stopping { .. } | Life::Left | Life::Ended(_))
-        {
-            return Err(Refusal::Finishing {
-                decision_id: decision.decision_id.clone(),
-            });
-        }
-        match self.life {
-            Life::Starting { .. } => {
-                self.life = Life::Starting { pause: true };
-                Ok(vec![TaskAction::Answer(Answer::Accepted)])
-            }
-            Life::Reading { pausing: None } => {
-                let ticket = self.ticket();
-                self.life = Life::Reading {
-                    pausing: Some(ticket),
-                };
-                Ok(vec![
-                    TaskAction::StandStill { ticket },
-                    TaskAction::Answer(Answer::Accepted),
-                ])
-            }
-            Life::Reading { pausing: Some(_) } => Ok(vec![TaskAction::Answer(Answer::Accepted)]),
-            Life::Paused => Ok(vec![TaskAction::Answer(Answer::Paused {
-                next: self.next.clone(),
-            })]),
-            Life::Finishing(_) | Life::Stopping { .. } | Life::Left | Life::Ended(_) => {
-                Err(self.not_expected("a pause"))
-            }
-        }
-    }
-
-    fn resume(&mut self) -> Vec<TaskAction> {
-        let done = TaskAction::Answer(Answer::Done);
-        match self.life {
-            Life::Starting { .. } => {
-                self.life = Life::Starting { pause: false };
-                vec![done]
-            }
-            Life::Reading { pausing: Some(_) } | Life::Paused => {
-                self.life = Life::Reading { pausing: None };
-                vec![TaskAction::Read { until: None }, done, TaskAction::Report]
-            }
-            Life::Reading { pausing: None }
-            | Life::Finishing(_)
-            | Life::Stopping { .. }
-            | Life::Left
-            | Life::Ended(_) => vec![done],
-        }
-    }
-
-    /// Durable before it is acknowledged (D28, B41); the same decision again is the same answer (I11).
-    fn set_end(&mut self, decision_id: String, end: EndOffsets) -> Result<Vec<TaskAction>, Refusal> {
-        if let Some(known) = &self.record.end {
-            if known.decision_id == decision_id {
-                return Ok(vec![TaskAction::Answer(Answer::Done)]);
-            }
-            return match self.life {
-                Life::Ended(ending) => Err(Refusal::HasEnded(ending)),
-                _ => Err(Refusal::Finishing {
-                    decision_id: known.decision_id.clone(),
-                }),
-            };
-        }
-        match self.life {
-            Life::Starting { .. } => {
-                check_end(&self.record.read.next, &end)?;
-                self.record.end = Some(EndDecision { decision_id, end });
-                self.life = Life::Starting { pause: false };
-                Ok(vec![
-                    TaskAction::Save,
-                    TaskAction::Answer(Answer::Accepted),
-                    TaskAction::Report,
-                ])
-            }
-            Life::Paused => {
-                check_end(&self.next, &end)?;
-                self.record.end = Some(EndDecision { decision_id, end });
-                let mut actions = vec![TaskAction::Save, TaskAction::Answer(Answer::Done)];
-                self.finish(&mut actions);
-                Ok(actions)
-            }
-            Life::Reading { .. } => Err(Refusal::NotPaused),
-            Life::Finishing(_) | Life::Stopping { .. } | Life::Left | Life::Ended(_) => {
-                Err(self.not_expected("an end"))
-            }
-        }
-    }
-
-    fn stop(&mut self, now: TimestampMillis, reason: StopReason, keep: bool) -> Vec<TaskAction> {
-        let done = TaskAction::Answer(Answer::Done);
-        let is_ready = match self.life {
-            Life::Ended(_) | Life::Left => return vec![done],
-            Life::Stopping { .. } if keep => return vec![TaskAction::Answer(Answer::Accepted)],
-            Life::Finishing(FinishStep::Handoff) => {
-                // Its commit is known: it ended well, whatever it is stopped for (D29).
-                self.alert_unserved("the task was stopped");
-                let mut actions = self.end(now, Ending::Published, String::new(), false);
-                actions.insert(1, done);
-                return actions;
-            }
-            Life::Reading { .. }
-            | Life::Paused
-            | Life::Finishing(FinishStep::Reading | FinishStep::Persisting(_)) => false,
-            Life::Starting { .. } | Life::Finishing(_) | Life::Stopping { .. } => true,
-        };
-        if keep && !is_ready {
-            return self.persist_and(Exit::End(reason), Some(TaskAction::Answer(Answer::Accepted)));
-        }
-        let mut actions = self.end(now, reason.ending(), String::new(), keep);
-        actions.insert(1, done);
-        actions
-    }
-
-    fn drain(&mut self) -> Vec<TaskAction> {
-        match self.life {
-            Life::Ended(_) | Life::Left => vec![TaskAction::Leave],
-            Life::Stopping { .. } => Vec::new(),
-            Life::Reading { .. }
-            | Life::Paused
-            | Life::Finishing(FinishStep::Reading | FinishStep::Persisting(_)) => {
-                self.persist_and(Exit::Leave, None)
-            }
-            Life::Starting { .. } | Life::Finishing(_) => {
-                self.life = Life::Left;
-                vec![TaskAction::StopWork, TaskAction::Leave]
-            }
-        }
-    }
-
-    fn persist_and(&mut self, exit: Exit, answer: Option<TaskAction>) -> Vec<TaskAction> {
-        let ticket = self.ticket();
-        self.life = Life::Stopping { ticket, exit };
-        answer
-            .into_iter()
-            .chain([
-                TaskAction::Report,
-                TaskAction::StandStill { ticket },
-                TaskAction::Persist { ticket },
-            ])
-            .collect()
-    }
-
-    fn read_up_to(&mut self, next: &PartitionOffsets) -> Vec<TaskAction> {
-        self.advance(next);
-        match (self.life, &self.record.end) {
-            (Life::Finishing(FinishStep::Reading), Some(decision)) if self.next.reaches(&decision.end) => {
-                let ticket = self.ticket();
-                self.life = Life::Finishing(FinishStep::Persisting(ticket));
-                vec![TaskAction::Persist { ticket }]
-            }
-            _ => Vec::new(),
-        }
-    }
-
-    fn advance(&mut self, next: &PartitionOffsets) {
-        self.next = PartitionOffsets::max(&self.next, next);
-        let Self { next, beyond_end, .. } = self;
-        beyond_end
-            .retain(|partition, (waiting, _)| next.get(*partition).is_some_and(|next| next <= *waiting));
-    }
-
-    fn stood_still(&mut self, ticket: Ticket, next: &PartitionOffsets) -> Vec<TaskAction> {
-        match self.life {
-            Life::Reading {
-                pausing: Some(ordered),
-            } if ordered == ticket => {
-                self.advance(next);
-                self.life = Life::Paused;
-                vec![TaskAction::Report]
-            }
-            _ => Vec::new(), // taken back meanwhile
-        }
-    }
-
-    fn persisted(
-        &mut self,
-        now: TimestampMillis,
-        ticket: Option<Ticket>,
-        snapshot: Snapshot,
-    ) -> Result<Vec<TaskAction>, Refusal> {
-        match self.life {
-            Life::Reading { .. }
-            | Life::Paused
-            | Life::Stopping { .. }
-            | Life::Finishing(FinishStep::Reading | FinishStep::Persisting(_)) => {}
-            Life::Starting { .. } | Life::Finishing(_) | Life::Left | Life::Ended(_) => {
-                return Err(self.not_expected("a persist"));
-            }
-        }
-        let unknown = std::mem::take(&mut self.record.read.unknown);
-        self.record.read = snapshot.read;
-        self.record.read.unknown = unknown;
-        self.record.runs.extend(snapshot.runs);
-        let read = self.record.read.next.clone();
-        self.advance(&read);
-        let mut actions = vec![TaskAction::Save];
-        match self.life {
-            Life::Finishing(FinishStep::Persisting(ordered)) if ticket == Some(ordered) => {
-                self.finish(&mut actions);
-            }
-            Life::Stopping {
-                ticket: ordered,
-                exit,
-            } if ticket == Some(ordered) => match exit {
-                Exit::Leave => {
-                    self.life = Life::Left;
-                    actions.extend([TaskAction::StopWork, TaskAction::Leave]);
-                }
-                Exit::End(reason) => return Ok(self.end(now, reason.ending(), String::new(), true)),
-            },
-            _ => {}
-        }
-        Ok(actions)
-    }
-
-    fn out_of_range(&mut self, partition: PartitionId, lost: OffsetRange) -> Vec<TaskAction> {
-        if self.expired.insert(partition, lost) == Some(lost) {
-            return Vec::new();
-        }
-        vec![TaskAction::Report]
     }
 
     /// The first error wins; what is known to be published does not fail any more.
@@ -518,11 +327,13 @@ impl TaskMachine {
                 exit: Exit::End(reason),
                 ..
             } => Ok(self.end(now, reason.ending(), detail, true)),
-            Life::Finishing(FinishStep::Handoff) => {
+            Life::Finishing if self.only_handoffs_left() => {
                 self.alert_unserved(&detail);
-                Ok(self.end(now, Ending::Published, String::new(), false))
+                let ending = self.record.outcome.unwrap_or(Ending::Published);
+                Ok(self.end(now, ending, String::new(), false))
             }
-            Life::Starting { .. } | Life::Reading { .. } | Life::Paused | Life::Finishing(_) => {
+            Life::Starting { .. } | Life::Reading { .. } | Life::Paused | Life::Finishing => {
+                self.alert_unserved("the task failed");
                 Ok(self.end(now, Ending::Failed, detail, false))
             }
         }
@@ -537,6 +348,7 @@ impl TaskMachine {
         kept: bool,
     ) -> Vec<TaskAction> {
         self.life = Life::Ended(ending);
+        self.wish = None;
         self.record.ended = Some(Ended {
             ending,
             reason,

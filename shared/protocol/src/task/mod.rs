@@ -1,5 +1,5 @@
-//! The life of one task in legacy mode: one sequence per Kafka partition, everything published in one
-//! transaction when the group's end is decided.
+//! The life of one task: reading, closing sequences while it reads, publishing them beside it. In legacy mode there
+//! is one part, published when the group's end is decided; in checkpointing mode every sequence is one.
 //!
 //! Owns: what a task does next, the order in which things become durable, and how it ended. Promises: every
 //! durable change is an explicit [`TaskAction::Save`] in front of whatever depends on it (I5, D28); a task that
@@ -7,29 +7,35 @@
 //! Must never: read records, count time by itself, or know where bytes lie.
 //!
 //! ```text
-//! Starting ─► Reading ⇄ Paused
-//!     │          └──┬────┘ end offsets
-//!     └────────► Finishing: read to the end ► persist ► merge ► upload ► publish ► handoff ─► Ended
+//! Starting ─► Reading ⇄ Paused          each part: persist ► merge ► upload ► publish ► handoff
+//!     │          └──┬────┘ the last end
+//!     └────────► Finishing: read to the end, until all parts are handed off ─► Ended
 //! any ─► Stopping (persist, stay restorable) ─► Ended, or left to a later process
 //! ```
 
 mod backoff;
+mod calls;
 mod event;
-mod finish;
+mod handoff;
 mod machine;
+mod part;
+mod parts;
+mod reading;
 mod record;
 mod sinks;
+mod stored;
 #[cfg(test)]
 mod tests;
 
 pub use backoff::Backoff;
 pub use event::{
     Answer, HandoffSeen, LocalState, Outcome, PublishAnswer, Refusal, StopReason, TaskAction, TaskEvent,
-    Ticket,
+    Ticket, Trigger,
 };
-pub use machine::{Exit, FinishStep, Life, TaskMachine, TaskSettings, TaskView};
+pub use machine::{Exit, Life, Step, TaskMachine, TaskSettings, TaskView};
+pub use part::{EndDecision, Extent, LogEntry, MergedSegment, Part, Published, StagedObject};
 pub use record::{
-    Assignment, EndDecision, Ended, Ending, GroupMode, LostRange, MergedSegment, ParseErrorRecord, Published,
-    ReadState, RowCounts, Run, SequenceState, Snapshot, StagedObject, Stream, TaskRecord, Unknown,
+    Assignment, Ended, Ending, GroupMode, LostRange, ParseErrorRecord, ReadState, RowCounts, Run,
+    SequenceState, Snapshot, Stream, TaskRecord, Unknown,
 };
-pub use sinks::{AllocationRequest, Route, Sink, SinkKey, Sinks};
+pub use sinks::{AllocationRequest, Filled, Route, Sink, SinkKey, Sinks};

@@ -5,13 +5,15 @@ use std::collections::{BTreeMap, BTreeSet};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tidegate_types::{
-    AssignmentToken, BaseSequenceName, ClusterId, DecodeVersion, EndOffsets, Generation, GroupId, Offset,
-    OffsetRange, PartitionId, PartitionOffsets, SegmentId, SequenceName, StartOffsets, SupervisorId, TaskId,
+    AssignmentToken, BaseSequenceName, ClusterId, DecodeVersion, Generation, GroupId, Offset, OffsetRange,
+    PartitionId, PartitionOffsets, SegmentId, SequenceId, SequenceName, StartOffsets, SupervisorId, TaskId,
     TimestampMillis, TopicId,
 };
 
+use super::part::{EndDecision, LogEntry, Part};
 use super::sinks::Sink;
-use crate::sequence::{Sequence, legacy_sequence_name, legacy_sequences};
+use super::stored::StoredRecord;
+use crate::sequence::{Sequence, legacy_sequence_id, legacy_sequences};
 
 /// Fields that a newer version wrote; kept and written back.
 pub type Unknown = BTreeMap<String, Value>;
@@ -21,7 +23,10 @@ pub type Unknown = BTreeMap<String, Value>;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum GroupMode {
+    /// One sequence per Kafka partition, all published together at the end.
     Legacy,
+    /// Sequences over all partitions, published while reading.
+    Checkpointing,
 }
 
 /// One incarnation of a topic.
@@ -46,8 +51,14 @@ pub struct Assignment {
     pub mode: GroupMode,
     pub stream: Stream,
     pub start: StartOffsets,
-    /// Set when the group's end was decided before this task was made.
+    /// Legacy mode: set when the group's end was decided before this task was made.
     pub end: Option<EndDecision>,
+    /// Checkpointing mode: the sequence that begins at `start`, the group's first unpublished one.
+    #[serde(default, skip_serializing_if = "is_first")]
+    pub first_sequence: SequenceId,
+    /// Checkpointing mode: the checkpoint log from that sequence on, as far as it went when the task was made.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub log: Vec<LogEntry>,
     /// The normalized spec.
     pub spec_json: String,
     pub spec_version: u32,
@@ -62,11 +73,12 @@ pub struct Assignment {
     pub unknown: Unknown,
 }
 
-/// The end of a group, as decided in the checkpoint log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct EndDecision {
-    pub decision_id: String,
-    pub end: EndOffsets,
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_first(sequence: &SequenceId) -> bool {
+    sequence.0 == 0
 }
 
 /// What became of the records that were read.
@@ -95,6 +107,21 @@ impl RowCounts {
             + self.tombstones
             + self.empty
             + self.oversized
+    }
+    /// What was counted since `earlier`.
+    #[must_use]
+    pub fn minus(&self, earlier: &Self) -> Self {
+        Self {
+            accepted: self.accepted - earlier.accepted,
+            stored: self.stored - earlier.stored,
+            rejected: self.rejected - earlier.rejected,
+            unparseable: self.unparseable - earlier.unparseable,
+            filtered: self.filtered - earlier.filtered,
+            tombstones: self.tombstones - earlier.tombstones,
+            empty: self.empty - earlier.empty,
+            oversized: self.oversized - earlier.oversized,
+            bytes: self.bytes - earlier.bytes,
+        }
     }
     pub fn add(&mut self, other: &Self) {
         self.accepted += other.accepted;
@@ -130,9 +157,12 @@ pub struct SequenceState {
     /// Segments that still take rows, in order of their intervals.
     #[serde(default)]
     pub sinks: Vec<Sink>,
-    /// Segments that are full.
+    /// Legacy mode: segments that are full.
     #[serde(default)]
     pub full: Vec<Sink>,
+    /// Checkpointing mode: what became of the records of this sequence.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub counts: Option<RowCounts>,
 }
 
 /// The reader's whole state between two records: rows, lineage, counts and next offsets of one moment.
@@ -140,7 +170,8 @@ pub struct SequenceState {
 pub struct ReadState {
     /// Next records to read: everything below was accepted into a run, or counted (D3).
     pub next: PartitionOffsets,
-    pub sequences: BTreeMap<PartitionId, SequenceState>,
+    /// By sequence; in legacy mode its id is the Kafka partition.
+    pub sequences: BTreeMap<SequenceId, SequenceState>,
     pub counts: RowCounts,
     /// The first bad record of the task's life, kept whatever is saved (B05, B66).
     #[serde(default)]
@@ -164,13 +195,14 @@ pub struct LostRange {
 
 impl ReadState {
     /// Nothing read yet.
-    pub fn at(start: &StartOffsets) -> Self {
+    pub fn at(start: &StartOffsets, mode: GroupMode) -> Self {
+        let one = |partition| (legacy_sequence_id(partition), SequenceState::default());
         Self {
             next: start.clone(),
-            sequences: start
-                .partitions()
-                .map(|partition| (partition, SequenceState::default()))
-                .collect(),
+            sequences: match mode {
+                GroupMode::Legacy => start.partitions().map(one).collect(),
+                GroupMode::Checkpointing => BTreeMap::new(),
+            },
             counts: RowCounts::default(),
             first_parse_error: None,
             parse_errors: Vec::new(),
@@ -179,13 +211,13 @@ impl ReadState {
         }
     }
     /// All segments that were given to this task, in order of sequence.
-    pub fn segments(&self) -> impl Iterator<Item = (PartitionId, &Sink)> {
-        self.sequences.iter().flat_map(|(partition, sequence)| {
+    pub fn segments(&self) -> impl Iterator<Item = (SequenceId, &Sink)> {
+        self.sequences.iter().flat_map(|(id, sequence)| {
             sequence
                 .full
                 .iter()
                 .chain(&sequence.sinks)
-                .map(|sink| (*partition, sink))
+                .map(|sink| (*id, sink))
         })
     }
 }
@@ -193,7 +225,9 @@ impl ReadState {
 /// A sorted spilled run of one segment.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Run {
-    pub partition: PartitionId,
+    /// In legacy mode the Kafka partition.
+    #[serde(rename = "partition")]
+    pub sequence: SequenceId,
     pub segment: SegmentId,
     /// Which of its sequence and interval's segments this is, from 0.
     pub ordinal: u32,
@@ -212,60 +246,6 @@ pub struct Run {
 pub struct Snapshot {
     pub read: ReadState,
     pub runs: Vec<Run>,
-}
-
-/// A finished segment file in the task's folder.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MergedSegment {
-    pub partition: PartitionId,
-    pub segment: SegmentId,
-    /// File name in the task's folder.
-    pub file: String,
-    pub bytes: u64,
-    /// Lower-case hex.
-    pub sha256: String,
-    /// After roll-up.
-    pub rows: u64,
-    /// Before roll-up.
-    pub input_rows: u64,
-    /// First accepted record.
-    pub first: Offset,
-    /// Behind the last accepted record.
-    pub end: Offset,
-    #[serde(default)]
-    pub writer_version: String,
-    #[serde(flatten)]
-    pub unknown: Unknown,
-}
-
-/// A segment's upload that stands complete in the object store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct StagedObject {
-    pub segment: SegmentId,
-    pub key: String,
-    pub bytes: u64,
-    pub sha256: String,
-}
-
-/// The commit is known; what is left is the handoff (D11).
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Published {
-    /// All segments that this task published.
-    pub segments: Vec<SegmentId>,
-    /// Positions in `segments` of those that the serving tier has.
-    #[serde(default)]
-    pub handed_off: BTreeSet<usize>,
-    /// When the commit became known; the handoff time-out counts from here.
-    pub at: TimestampMillis,
-}
-
-impl Published {
-    /// Segments that nobody serves yet.
-    pub fn waiting(&self) -> Vec<SegmentId> {
-        let is_waiting =
-            |(index, id): (usize, &SegmentId)| (!self.handed_off.contains(&index)).then(|| id.clone());
-        self.segments.iter().enumerate().filter_map(is_waiting).collect()
-    }
 }
 
 /// How a task ended (D29).
@@ -297,45 +277,39 @@ pub struct Ended {
 
 /// The durable record of a task.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(from = "StoredRecord", into = "StoredRecord")]
 pub struct TaskRecord {
     pub assignment: Assignment,
     /// As of the last persist.
     pub read: ReadState,
-    /// Acknowledged end (D28).
-    pub end: Option<EndDecision>,
     /// When it first read, or was ready to; the task duration counts from here, over restarts.
     pub first_read: Option<TimestampMillis>,
     pub runs: Vec<Run>,
-    /// Set when everything was merged.
-    pub merged: Option<Vec<MergedSegment>>,
-    pub staged: Vec<StagedObject>,
-    /// A publish was sent whose outcome is not known: an "already published" may be our own.
-    pub may_have_published: bool,
-    pub published: Option<Published>,
+    /// In order; only the last one can be open. In checkpointing mode a part goes when it is handed off.
+    pub parts: Vec<Part>,
+    /// How the task ends when the handoffs of its parts are over; set when nothing is left to publish.
+    pub outcome: Option<Ending>,
+    /// Records of the parts that were published and are gone.
+    pub published_counts: RowCounts,
     /// An alert that is no failure.
-    #[serde(default)]
     pub alert: String,
     /// Committed offsets that the publisher named when it refused.
-    #[serde(default)]
     pub committed: Option<PartitionOffsets>,
     pub ended: Option<Ended>,
-    #[serde(flatten)]
     pub unknown: Unknown,
 }
 
 impl TaskRecord {
     /// The record of a task that has done nothing yet.
-    pub fn new(assignment: Assignment) -> Self {
+    pub fn new(assignment: Assignment, now: TimestampMillis) -> Self {
         Self {
-            read: ReadState::at(&assignment.start),
-            end: assignment.end.clone(),
+            read: ReadState::at(&assignment.start, assignment.mode),
+            parts: first_parts(&assignment, now),
             assignment,
             first_read: None,
             runs: Vec::new(),
-            merged: None,
-            staged: Vec::new(),
-            may_have_published: false,
-            published: None,
+            outcome: None,
+            published_counts: RowCounts::default(),
             alert: String::new(),
             committed: None,
             ended: None,
@@ -343,45 +317,148 @@ impl TaskRecord {
         }
     }
 
-    /// Forgets every row: reading begins again at the start of the assignment (B56). The end that was
-    /// acknowledged and a commit that is known stay.
+    pub fn mode(&self) -> GroupMode {
+        self.assignment.mode
+    }
+    pub fn part(&self, id: SequenceId) -> Option<&Part> {
+        self.parts.iter().find(|part| part.id == id)
+    }
+    pub(super) fn part_mut(&mut self, id: SequenceId) -> Option<&mut Part> {
+        self.parts.iter_mut().find(|part| part.id == id)
+    }
+    /// The part that has no end yet.
+    pub fn open_part(&self) -> Option<&Part> {
+        self.parts.last().filter(|part| part.end.is_none())
+    }
+    /// Parts whose commit is not known yet, in order.
+    pub fn unpublished(&self) -> impl Iterator<Item = &Part> {
+        self.parts.iter().filter(|part| !part.is_published())
+    }
+    /// The end behind which nothing is read, once it is known.
+    pub fn end(&self) -> Option<&EndDecision> {
+        self.parts.last().filter(|part| part.is_last)?.end.as_ref()
+    }
+    /// Nothing more is read or published: its end is set, or its last part is gone already.
+    pub fn is_finishing(&self) -> bool {
+        self.outcome.is_some() || self.end().is_some()
+    }
+
+    /// Forgets every row that is not published: reading begins again at the first part that is not (B56). Ends
+    /// that were acknowledged and commits that are known stay.
     pub fn forget_rows(&mut self) {
-        self.read = ReadState::at(&self.assignment.start);
+        let first = self.unpublished().next().map(|part| part.start.clone());
+        let start = first.unwrap_or_else(|| self.assignment.start.clone());
+        self.read = ReadState {
+            counts: self.published_counts,
+            ..ReadState::at(&start, self.assignment.mode)
+        };
         self.runs.clear();
-        self.merged = None;
-        self.staged.clear();
+        for part in self.parts.iter_mut().filter(|part| !part.is_published()) {
+            part.forget_files();
+        }
     }
 
-    /// The sequences of this task.
+    /// The sequences of one part.
+    pub fn sequences_of(&self, part: &Part) -> Vec<Sequence> {
+        let base = &self.assignment.base_sequence_name;
+        let end = part.end.as_ref().map(|decision| &decision.end);
+        match self.assignment.mode {
+            GroupMode::Legacy => legacy_sequences(base, &part.start, end),
+            GroupMode::Checkpointing => vec![Sequence {
+                id: part.id,
+                name: base.sequence(part.id),
+                start: part.start.clone(),
+                end: end.cloned().unwrap_or_else(|| {
+                    part.start
+                        .partitions()
+                        .map(|partition| (partition, Offset::OPEN))
+                        .collect()
+                }),
+            }],
+        }
+    }
+
+    /// All sequences whose records may still have to be read, in order.
     pub fn sequences(&self) -> Vec<Sequence> {
-        let end = self.end.as_ref().map(|decision| &decision.end);
-        legacy_sequences(&self.assignment.base_sequence_name, &self.assignment.start, end)
+        self.unpublished()
+            .flat_map(|part| self.sequences_of(part))
+            .collect()
     }
 
-    /// The name of a partition's sequence.
-    pub fn sequence_name(&self, partition: PartitionId) -> SequenceName {
-        legacy_sequence_name(&self.assignment.base_sequence_name, partition)
+    pub fn sequence_name(&self, sequence: SequenceId) -> SequenceName {
+        self.assignment.base_sequence_name.sequence(sequence)
     }
 
-    /// True when every record below the acknowledged end is in a run or counted.
-    pub fn is_read(&self) -> bool {
-        self.end
+    /// True when these rows belong to the part.
+    pub fn is_of(&self, part: &Part, sequence: SequenceId) -> bool {
+        match self.assignment.mode {
+            GroupMode::Legacy => true,
+            GroupMode::Checkpointing => part.id == sequence,
+        }
+    }
+    pub fn runs_of<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = &'a Run> {
+        self.runs.iter().filter(|run| self.is_of(part, run.sequence))
+    }
+    /// Segments of one part, as far as they were filled at the last persist.
+    pub fn segments_of<'a>(&'a self, part: &'a Part) -> impl Iterator<Item = (SequenceId, &'a Sink)> {
+        self.read
+            .segments()
+            .filter(|(sequence, _)| self.is_of(part, *sequence))
+    }
+    /// Files that the task still needs, with size and checksum; runs first.
+    pub fn files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        let runs = self
+            .runs
+            .iter()
+            .map(|run| (run.file.as_str(), run.bytes, run.sha256.as_str()));
+        runs.chain(self.merged_files())
+    }
+    /// Merged files among them.
+    pub fn merged_files(&self) -> impl Iterator<Item = (&str, u64, &str)> {
+        let merged = self.parts.iter().flat_map(|part| part.merged.iter().flatten());
+        merged.map(|segment| (segment.file.as_str(), segment.bytes, segment.sha256.as_str()))
+    }
+
+    /// True when every record of the part is in a run or counted.
+    pub fn is_read(&self, part: &Part) -> bool {
+        part.end
             .as_ref()
             .is_some_and(|decision| self.read.next.reaches(&decision.end))
     }
-
-    /// The staged object of a merged segment.
-    pub fn staged_object(&self, segment: &SegmentId) -> Option<&StagedObject> {
-        self.staged.iter().find(|object| object.segment == *segment)
+    /// True when every record below the last end is.
+    pub fn is_all_read(&self) -> bool {
+        self.outcome.is_some()
+            || self
+                .end()
+                .is_some_and(|decision| self.read.next.reaches(&decision.end))
     }
 
-    /// True when every merged segment stands in the object store.
-    pub fn is_staged(&self) -> bool {
-        self.merged.as_ref().is_some_and(|merged| {
-            merged
-                .iter()
-                .all(|segment| self.staged_object(&segment.segment).is_some())
-        })
+    /// Records by outcome, of the task's whole life.
+    pub fn counts(&self) -> RowCounts {
+        let in_parts: u64 = self
+            .parts
+            .iter()
+            .filter(|part| !part.is_published() || self.assignment.mode == GroupMode::Legacy)
+            .map(Part::stored)
+            .sum();
+        RowCounts {
+            stored: self.published_counts.stored + in_parts,
+            ..self.read.counts
+        }
+    }
+    /// Records of one part.
+    pub fn counts_of(&self, part: &Part) -> RowCounts {
+        let counts = match self.assignment.mode {
+            GroupMode::Legacy => self.read.counts,
+            GroupMode::Checkpointing => {
+                let state = self.read.sequences.get(&part.id);
+                state.and_then(|state| state.counts).unwrap_or_default()
+            }
+        };
+        RowCounts {
+            stored: part.stored(),
+            ..counts
+        }
     }
 
     /// What must hold between two events; the text of the first thing that does not.
@@ -393,23 +470,72 @@ impl TaskRecord {
                 read.next, assignment.start
             ));
         }
+        if self.parts.is_empty() && self.outcome.is_none() && self.ended.is_none() {
+            return Some("nothing is left to do, and it has not ended".to_owned());
+        }
+        let first = self.unpublished().next().map(|part| &part.start);
         for (partition, next) in read.next.iter() {
-            if assignment.start.get(partition).is_some_and(|start| next < start) {
+            let start = first.unwrap_or(&assignment.start).get(partition);
+            if start.is_some_and(|start| next < start) {
                 return Some(format!("partition {partition} stands before its start: {next}"));
             }
-            let end = self.end.as_ref().and_then(|decision| decision.end.get(partition));
+            let end = self.end().and_then(|decision| decision.end.get(partition));
             if end.is_some_and(|end| next > end) {
                 return Some(format!("partition {partition} was read beyond its end: {next}"));
             }
         }
-        if self.merged.is_some() && !self.is_read() {
-            return Some("merged before everything was read".to_owned());
+        let unpublished: Vec<&Part> = self.unpublished().collect();
+        for pair in unpublished.windows(2) {
+            let end = pair[0].end.as_ref().map(|decision| &decision.end);
+            if end != Some(&pair[1].start) || pair[1].id != pair[0].id.next() || pair[0].is_last {
+                return Some(format!("sequence {} does not follow {}", pair[1].id, pair[0].id));
+            }
         }
-        if self.published.is_some() && self.end.is_none() {
-            return Some("published without an end".to_owned());
+        for part in &self.parts {
+            if part.merged.is_some() && !part.is_published() && !self.is_read(part) {
+                return Some(format!("part {} was merged before it was read", part.id));
+            }
+            if part.is_published() && part.end.is_none() {
+                return Some(format!("part {} was published without an end", part.id));
+            }
         }
         let known: BTreeSet<&SegmentId> = read.segments().map(|(_, sink)| &sink.segment).collect();
         let stray = self.runs.iter().find(|run| !known.contains(&run.segment));
         stray.map(|run| format!("run {} has no segment", run.file))
+    }
+}
+
+/// What the log gave, and an open part behind it unless it ended the group.
+fn first_parts(assignment: &Assignment, now: TimestampMillis) -> Vec<Part> {
+    if assignment.mode == GroupMode::Legacy {
+        return vec![Part {
+            end: assignment.end.clone(),
+            is_last: true,
+            ..Part::open(SequenceId(0), assignment.start.clone(), TimestampMillis(0))
+        }];
+    }
+    let mut parts = vec![Part::open(
+        assignment.first_sequence,
+        assignment.start.clone(),
+        now,
+    )];
+    for entry in &assignment.log {
+        close_last(&mut parts, entry, now);
+    }
+    parts
+}
+
+/// Ends the open part, and opens the next one unless that was the last.
+pub(super) fn close_last(parts: &mut Vec<Part>, entry: &LogEntry, now: TimestampMillis) {
+    let Some(open) = parts
+        .last_mut()
+        .filter(|part| part.end.is_none() && part.id == entry.sequence)
+    else {
+        return;
+    };
+    open.end = Some(entry.decision.clone());
+    open.is_last = entry.finish;
+    if !entry.finish {
+        parts.push(Part::open(entry.sequence.next(), entry.decision.end.clone(), now));
     }
 }

@@ -1,15 +1,17 @@
-//! Where accepted rows go: one open segment per (sequence, interval), in lineage order.
+//! Where accepted rows go: one open segment per (sequence, interval).
 //!
-//! Promises: the answer is a function of the sequence's accepted rows in offset order and of the ids that were
-//! allocated, of nothing else (I3): so replicas ask for the same ids in the same order, and a restored task asks
-//! again what it asked before. A segment takes at most `max_rows_per_segment` accepted input rows: the row that
-//! would be one more goes to the interval's next segment. Rows after roll-up, bytes and time play no part.
+//! Promises: the answer is a function of the sequence's accepted rows and of the ids that were allocated, of
+//! nothing else (I3). Legacy mode: ids in lineage order, and a segment takes at most `max_rows_per_segment` accepted
+//! input rows, so that replicas ask for the same ids in the same order; rows after roll-up, bytes and time play no
+//! part. Checkpointing mode: one segment per interval and sequence, whatever the order of partitions; a sequence
+//! that grows too large is closed, not split.
 
 use std::collections::BTreeMap;
 
 use serde::{Deserialize, Serialize};
-use tidegate_types::{Interval, Offset, PartitionId, SegmentId, TimestampMillis};
+use tidegate_types::{Interval, Offset, PartitionId, SegmentId, SequenceId, TimestampMillis};
 
+use super::part::Extent;
 use super::record::{ReadState, SequenceState};
 
 /// A segment of this task, as far as it was filled.
@@ -20,16 +22,25 @@ pub struct Sink {
     pub ordinal: u32,
     /// Accepted rows, before roll-up.
     pub rows: u64,
-    /// First accepted record.
-    pub first: Offset,
-    /// Behind the last accepted record.
-    pub end: Offset,
+    /// Bytes of the records that these rows came from; counted in checkpointing mode.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub bytes: u64,
+    #[serde(flatten)]
+    pub extent: Extent,
+}
+
+#[expect(
+    clippy::trivially_copy_pass_by_ref,
+    reason = "serde calls it with a reference"
+)]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Names an open segment cheaply, until it is full.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct SinkKey {
-    pub partition: PartitionId,
+    pub sequence: SequenceId,
     pub interval: Interval,
     pub ordinal: u32,
 }
@@ -37,11 +48,13 @@ pub struct SinkKey {
 /// What to ask the publisher for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct AllocationRequest {
-    pub partition: PartitionId,
+    pub sequence: SequenceId,
     /// Time of the row that needs the segment.
     pub row: TimestampMillis,
-    /// The sequence's segment before this one.
+    /// Legacy mode: the sequence's segment before this one.
     pub previous: Option<SegmentId>,
+    /// Checkpointing mode: the interval and the sequence are the whole key.
+    pub by_interval: bool,
 }
 
 /// Where a row goes.
@@ -55,35 +68,53 @@ pub enum Route {
 /// The open and the full segments of one task.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sinks {
-    sequences: BTreeMap<PartitionId, SequenceState>,
-    max_rows_per_segment: u64,
+    sequences: BTreeMap<SequenceId, SequenceState>,
+    /// Accepted rows at which a segment is full; `None` = never (checkpointing).
+    full_at: Option<u64>,
     /// The sink that took the row before: most rows are neighbours in time.
-    last: Option<(PartitionId, usize)>,
+    last: Option<(SequenceId, usize)>,
+}
+
+/// How large the segment is that took a row.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Filled {
+    pub rows: u64,
+    pub bytes: u64,
 }
 
 impl Sinks {
-    /// As they were at the moment of `read`.
-    pub fn restore(read: &ReadState, max_rows_per_segment: u64) -> Self {
+    /// As they were at the moment of `read`. `full_at`: legacy mode's `max_rows_per_segment`.
+    pub fn restore(read: &ReadState, full_at: Option<u64>) -> Self {
         Self {
             sequences: read.sequences.clone(),
-            max_rows_per_segment: max_rows_per_segment.max(1),
+            full_at: full_at.map(|rows| rows.max(1)),
             last: None,
         }
     }
 
     /// The state to be made durable.
-    pub fn sequences(&self) -> &BTreeMap<PartitionId, SequenceState> {
+    pub fn sequences(&self) -> &BTreeMap<SequenceId, SequenceState> {
         &self.sequences
+    }
+    /// One sequence, made when it is new.
+    pub fn sequence_mut(&mut self, sequence: SequenceId) -> &mut SequenceState {
+        self.sequences.entry(sequence).or_default()
+    }
+    /// Forgets sequences that nothing is read for any more.
+    pub fn retain(&mut self, keep: impl Fn(SequenceId) -> bool) {
+        self.sequences.retain(|sequence, _| keep(*sequence));
+        self.last = None;
     }
 
     /// Where the accepted row at `time` goes; a full segment is moved out on the way. Counts the row only in
     /// [`Sinks::take`].
-    pub fn route(&mut self, partition: PartitionId, time: TimestampMillis) -> Route {
-        let sequence = self.sequences.entry(partition).or_default();
+    pub fn route(&mut self, id: SequenceId, time: TimestampMillis) -> Route {
+        let by_interval = self.full_at.is_none();
+        let sequence = self.sequences.entry(id).or_default();
         let holds = |sink: &Sink| sink.segment.interval.contains(time);
         let remembered = self
             .last
-            .filter(|(owner, index)| *owner == partition && sequence.sinks.get(*index).is_some_and(holds));
+            .filter(|(owner, index)| *owner == id && sequence.sinks.get(*index).is_some_and(holds));
         let found = match remembered {
             Some((_, index)) => Some(index),
             None => last_starting_at_or_before(&sequence.sinks, time)
@@ -92,79 +123,101 @@ impl Sinks {
         let Some(index) = found else {
             self.last = None;
             return Route::Allocate(AllocationRequest {
-                partition,
+                sequence: id,
                 row: time,
-                previous: sequence.last_segment.clone(),
+                previous: sequence.last_segment.clone().filter(|_| !by_interval),
+                by_interval,
             });
         };
-        if sequence.sinks[index].rows >= self.max_rows_per_segment {
+        if self
+            .full_at
+            .is_some_and(|full| sequence.sinks[index].rows >= full)
+        {
             let full = sequence.sinks.remove(index);
             sequence.full.push(full);
             self.last = None;
             return Route::Allocate(AllocationRequest {
-                partition,
+                sequence: id,
                 row: time,
                 previous: sequence.last_segment.clone(),
+                by_interval,
             });
         }
-        self.last = Some((partition, index));
+        self.last = Some((id, index));
         let sink = &sequence.sinks[index];
         Route::To(SinkKey {
-            partition,
+            sequence: id,
             interval: sink.segment.interval,
             ordinal: sink.ordinal,
         })
     }
 
     /// An allocated segment takes rows from now on. `first` is the record that asked for it.
-    pub fn open(&mut self, partition: PartitionId, segment: SegmentId, first: Offset) -> SinkKey {
-        let sequence = self.sequences.entry(partition).or_default();
+    pub fn open(&mut self, id: SequenceId, segment: SegmentId, first: Offset) -> SinkKey {
+        let by_interval = self.full_at.is_none();
+        let sequence = self.sequences.entry(id).or_default();
         let interval = segment.interval;
         let same = |sink: &&Sink| sink.segment.interval == interval;
         let ordinal = sequence.full.iter().chain(&sequence.sinks).filter(same).count();
         let ordinal = u32::try_from(ordinal).unwrap_or(u32::MAX);
-        sequence.last_segment = Some(segment.clone());
+        if !by_interval {
+            sequence.last_segment = Some(segment.clone());
+        }
         let place =
             last_starting_at_or_before(&sequence.sinks, interval.start()).map_or(0, |index| index + 1);
+        let extent = if by_interval {
+            Extent::Many { ranges: Vec::new() }
+        } else {
+            Extent::One { first, end: first }
+        };
         sequence.sinks.insert(
             place,
             Sink {
                 segment,
                 ordinal,
                 rows: 0,
-                first,
-                end: first,
+                bytes: 0,
+                extent,
             },
         );
         self.last = None;
         SinkKey {
-            partition,
+            sequence: id,
             interval,
             ordinal,
         }
     }
 
-    /// Counts one row of a record into the segment that [`Sinks::route`] named last for this partition.
-    pub fn take(&mut self, key: SinkKey, offset: Offset) {
-        let Some(sequence) = self.sequences.get_mut(&key.partition) else {
-            return;
+    /// Counts one row of a record into the segment that [`Sinks::route`] named last for this sequence.
+    pub fn take(&mut self, key: SinkKey, partition: PartitionId, offset: Offset, bytes: u64) -> Filled {
+        let counts_bytes = self.full_at.is_none();
+        let Some(sequence) = self.sequences.get_mut(&key.sequence) else {
+            return Filled::default();
         };
         let is_it = |sink: &Sink| sink.ordinal == key.ordinal && sink.segment.interval == key.interval;
-        let remembered = self.last.filter(|(owner, index)| {
-            *owner == key.partition && sequence.sinks.get(*index).is_some_and(is_it)
-        });
+        let remembered = self
+            .last
+            .filter(|(owner, index)| *owner == key.sequence && sequence.sinks.get(*index).is_some_and(is_it));
         let found = remembered
             .map(|(_, index)| index)
             .or_else(|| sequence.sinks.iter().position(is_it));
-        if let Some(sink) = found.and_then(|index| sequence.sinks.get_mut(index)) {
-            sink.rows += 1;
-            sink.end = offset.next();
+        let Some(sink) = found.and_then(|index| sequence.sinks.get_mut(index)) else {
+            return Filled::default();
+        };
+        sink.rows += 1;
+        if counts_bytes {
+            sink.bytes += bytes;
+        }
+        sink.extent.note(partition, offset);
+        Filled {
+            rows: sink.rows,
+            bytes: sink.bytes,
         }
     }
 
     /// The segment behind a key that took rows.
     pub fn segment(&self, key: SinkKey) -> Option<&SegmentId> {
-        let sequence = self.sequences.get(&key.partition)?;
+        let sequence = self.sequences.get(&key.sequence)?;
         let is_it = |sink: &&Sink| sink.ordinal == key.ordinal && sink.segment.interval == key.interval;
         sequence
             .sinks
@@ -184,10 +237,15 @@ fn last_starting_at_or_before(sinks: &[Sink], time: TimestampMillis) -> Option<u
 
 #[cfg(test)]
 mod tests {
+    use super::super::record::GroupMode;
     use super::*;
     use tidegate_types::{DataSource, SegmentVersion, StartOffsets};
 
     const DAY: i64 = 86_400_000;
+
+    fn nothing_read() -> ReadState {
+        ReadState::at(&StartOffsets::from([(0, 0)]), GroupMode::Legacy)
+    }
 
     fn id(day: i64, partition_num: u32) -> SegmentId {
         SegmentId {
@@ -204,17 +262,17 @@ mod tests {
         let mut numbers = BTreeMap::<i64, u32>::new();
         for (offset, day) in rows {
             let key = loop {
-                match sinks.route(PartitionId(0), TimestampMillis(day * DAY + 5)) {
+                match sinks.route(SequenceId(0), TimestampMillis(day * DAY + 5)) {
                     Route::To(key) => break key,
                     Route::Allocate(request) => {
                         let number = numbers.entry(*day).or_default();
                         asked.push(request.previous);
-                        sinks.open(PartitionId(0), id(*day, *number), Offset(*offset));
+                        sinks.open(SequenceId(0), id(*day, *number), Offset(*offset));
                         *number += 1;
                     }
                 }
             };
-            sinks.take(key, Offset(*offset));
+            sinks.take(key, PartitionId(0), Offset(*offset), 0);
             went.push(key);
         }
         (asked, went)
@@ -222,19 +280,25 @@ mod tests {
 
     #[test]
     fn more_rows_than_a_segment_holds_go_to_the_next_partition_number_of_the_interval() {
-        let start = ReadState::at(&StartOffsets::from([(0, 0)]));
-        let mut sinks = Sinks::restore(&start, 2);
+        let start = nothing_read();
+        let mut sinks = Sinks::restore(&start, Some(2));
         let (asked, went) = feed(&mut sinks, &[(0, 1), (1, 2), (2, 1), (3, 1), (7, 2), (8, 1)]);
         assert_eq!(asked, [None, Some(id(1, 0)), Some(id(2, 0))]);
         assert_eq!(
             went.iter().map(|key| key.ordinal).collect::<Vec<_>>(),
             [0, 0, 0, 1, 0, 1]
         );
-        let state = &sinks.sequences()[&PartitionId(0)];
+        let state = &sinks.sequences()[&SequenceId(0)];
         assert_eq!(state.full.len(), 1);
         assert_eq!(
-            (state.full[0].rows, state.full[0].first, state.full[0].end),
-            (2, Offset(0), Offset(3))
+            (state.full[0].rows, state.full[0].extent.clone()),
+            (
+                2,
+                Extent::One {
+                    first: Offset(0),
+                    end: Offset(3)
+                }
+            )
         );
         assert_eq!(
             (state.sinks[0].segment.clone(), state.sinks[0].rows),
@@ -249,39 +313,39 @@ mod tests {
 
     #[test]
     fn publish_per_row_gives_each_row_its_own_segment() {
-        let mut sinks = Sinks::restore(&ReadState::at(&StartOffsets::from([(0, 0)])), 1);
+        let mut sinks = Sinks::restore(&nothing_read(), Some(1));
         let (asked, _) = feed(&mut sinks, &[(0, 1), (1, 1), (2, 1)]);
         assert_eq!(asked, [None, Some(id(1, 0)), Some(id(1, 1))]);
-        assert_eq!(sinks.sequences()[&PartitionId(0)].full.len(), 2);
+        assert_eq!(sinks.sequences()[&SequenceId(0)].full.len(), 2);
     }
 
     #[test]
     fn resumed_sequence_after_restart_goes_on() {
         let rows = [(0, 1), (1, 2), (2, 1), (3, 1), (7, 2), (8, 1)];
-        let mut whole = Sinks::restore(&ReadState::at(&StartOffsets::from([(0, 0)])), 2);
+        let mut whole = Sinks::restore(&nothing_read(), Some(2));
         feed(&mut whole, &rows);
         for cut in 0..rows.len() {
-            let mut read = ReadState::at(&StartOffsets::from([(0, 0)]));
-            let mut before = Sinks::restore(&read, 2);
+            let mut read = nothing_read();
+            let mut before = Sinks::restore(&read, Some(2));
             feed(&mut before, &rows[..cut]);
             read.sequences = before.sequences().clone();
-            let mut after = Sinks::restore(&read, 2);
+            let mut after = Sinks::restore(&read, Some(2));
             let mut numbers = BTreeMap::<i64, u32>::new();
             for (_, sink) in read.segments() {
                 *numbers.entry(sink.segment.interval.start().0 / DAY).or_default() += 1;
             }
             for (offset, day) in &rows[cut..] {
                 let key = loop {
-                    match after.route(PartitionId(0), TimestampMillis(day * DAY + 5)) {
+                    match after.route(SequenceId(0), TimestampMillis(day * DAY + 5)) {
                         Route::To(key) => break key,
                         Route::Allocate(_) => {
                             let number = numbers.entry(*day).or_default();
-                            after.open(PartitionId(0), id(*day, *number), Offset(*offset));
+                            after.open(SequenceId(0), id(*day, *number), Offset(*offset));
                             *number += 1;
                         }
                     }
                 };
-                after.take(key, Offset(*offset));
+                after.take(key, PartitionId(0), Offset(*offset), 0);
             }
             assert_eq!(after.sequences(), whole.sequences(), "cut at {cut}");
         }
@@ -289,19 +353,57 @@ mod tests {
 
     #[test]
     fn an_allocated_interval_that_is_coarser_takes_all_rows_inside_it() {
-        let mut sinks = Sinks::restore(&ReadState::at(&StartOffsets::from([(0, 0)])), 10);
+        let mut sinks = Sinks::restore(&nothing_read(), Some(10));
         let mut week = id(1, 0);
         week.interval = Interval::new(TimestampMillis(0), TimestampMillis(7 * DAY)).unwrap();
-        let key = sinks.open(PartitionId(0), week, Offset(0));
+        let key = sinks.open(SequenceId(0), week, Offset(0));
         for day in 0..7 {
             assert_eq!(
-                sinks.route(PartitionId(0), TimestampMillis(day * DAY)),
+                sinks.route(SequenceId(0), TimestampMillis(day * DAY)),
                 Route::To(key)
             );
         }
         assert!(matches!(
-            sinks.route(PartitionId(0), TimestampMillis(7 * DAY)),
+            sinks.route(SequenceId(0), TimestampMillis(7 * DAY)),
             Route::Allocate(_)
         ));
+    }
+
+    #[test]
+    fn b08_in_checkpointing_mode_the_order_of_partitions_changes_neither_requests_nor_segments() {
+        let start = ReadState::at(&StartOffsets::from([(0, 0), (1, 0)]), GroupMode::Checkpointing);
+        let rows = [(0, 0, 1), (0, 1, 2), (1, 0, 2), (1, 1, 1), (1, 2, 1)];
+        let mut other_order = rows;
+        other_order.reverse();
+        other_order.sort_by_key(|(partition, offset, _)| (-partition, *offset));
+        let feed = |rows: &[(i32, i64, i64)]| {
+            let mut sinks = Sinks::restore(&start, None);
+            let mut asked = std::collections::BTreeSet::new();
+            for (partition, offset, day) in rows {
+                let key = loop {
+                    match sinks.route(SequenceId(3), TimestampMillis(day * DAY + 5)) {
+                        Route::To(key) => break key,
+                        Route::Allocate(request) => {
+                            assert_eq!((request.previous.as_ref(), request.by_interval), (None, true));
+                            assert!(asked.insert(*day), "one segment per interval and sequence");
+                            sinks.open(SequenceId(3), id(*day, 0), Offset(*offset));
+                        }
+                    }
+                };
+                sinks.take(key, PartitionId(*partition), Offset(*offset), 10);
+            }
+            sinks.sequences().clone()
+        };
+        let one = feed(&rows);
+        assert_eq!(one, feed(&other_order));
+        let sinks = &one[&SequenceId(3)].sinks;
+        assert_eq!((sinks[0].rows, sinks[0].bytes), (3, 30));
+        assert_eq!(
+            sinks[0].extent.offsets(SequenceId(3)),
+            (
+                StartOffsets::from([(0, 0), (1, 1)]),
+                StartOffsets::from([(0, 1), (1, 3)])
+            )
+        );
     }
 }

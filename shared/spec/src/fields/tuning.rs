@@ -1,6 +1,6 @@
 //! The fields of `tuningConfig`.
 
-use super::{Section, is_minus_one, is_one, later, never, note, yes};
+use super::{Section, is_minus_one, is_one, later, note, yes};
 
 pub(super) fn tuning_config() -> Vec<Section> {
     vec![
@@ -118,11 +118,11 @@ pub(super) fn tuning_config() -> Vec<Section> {
                     "16",
                     "Persisted runs merged at a time; at least 2.",
                 ),
-                later(
+                yes(
                     "maxBytesPerSegment",
                     "number",
-                    never,
-                    "Bytes after which a segment is full.",
+                    "-1",
+                    "Bytes of records in one segment after which its sequence is closed; -1 = no bound.",
                 ),
                 later("numPersistThreads", "number", is_one, "Threads that persist."),
                 later(

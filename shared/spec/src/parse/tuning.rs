@@ -24,6 +24,7 @@ pub(super) fn defaults() -> (TuningConfig, Vec<NamedColumn>) {
         intermediate_persist_period_millis: 600_000,
         max_rows_per_segment: 5_000_000,
         max_total_rows: Some(20_000_000),
+        max_bytes_per_segment: None,
         intermediate_handoff_period_millis: None,
         handoff_condition_timeout_millis: 900_000,
         reset_offset_automatically: false,
@@ -79,7 +80,13 @@ pub(super) fn read(
             findings,
         ),
         max_rows_per_segment: reader.count("maxRowsPerSegment", 1, default.max_rows_per_segment, findings),
-        max_total_rows: read_total_rows(&reader, default.max_total_rows, findings),
+        max_total_rows: read_bound(&reader, "maxTotalRows", default.max_total_rows, findings),
+        max_bytes_per_segment: read_bound(
+            &reader,
+            "maxBytesPerSegment",
+            default.max_bytes_per_segment,
+            findings,
+        ),
         intermediate_handoff_period_millis: reader
             .period("intermediateHandoffPeriod", 1, findings)
             .filter(|millis| *millis < NEVER_MILLIS),
@@ -109,19 +116,20 @@ pub(super) fn read(
 }
 
 /// -1 = no bound.
-fn read_total_rows(reader: &Reader<'_>, default: Option<u64>, findings: &mut Findings<'_>) -> Option<u64> {
-    match reader.integer("maxTotalRows", -1..=i64::MAX, findings) {
+fn read_bound(
+    reader: &Reader<'_>,
+    name: &str,
+    default: Option<u64>,
+    findings: &mut Findings<'_>,
+) -> Option<u64> {
+    match reader.integer(name, -1..=i64::MAX, findings) {
         None => default,
         Some(-1) => None,
         Some(0) => {
-            reader.error(
-                "maxTotalRows",
-                "must be at least 1, or -1 for no bound, not 0",
-                findings,
-            );
+            reader.error(name, "must be at least 1, or -1 for no bound, not 0", findings);
             default
         }
-        Some(rows) => Some(rows.unsigned_abs()),
+        Some(bound) => Some(bound.unsigned_abs()),
     }
 }
 

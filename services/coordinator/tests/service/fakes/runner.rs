@@ -115,6 +115,7 @@ impl FakeRunner {
                 .map(FakeTask::status)
                 .collect(),
             software_version: "test".into(),
+            capabilities: Vec::new(),
         }
     }
     pub(crate) fn acknowledged(&self, answer: &api::HeartbeatResponse) {

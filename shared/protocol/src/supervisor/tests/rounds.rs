@@ -227,7 +227,7 @@ fn a_coordinator_that_dies_after_the_decision_tells_the_same_end_in_its_next_lif
             break;
         }
     }
-    let logged = world.stored.log.values().next().unwrap().clone();
+    let logged = world.stored.log.values().next().unwrap()[0].decision.clone();
     assert!(world.task("wiki.1.1").end.is_none());
     world.read("wiki.1.1", 0, 30);
     world.pass(5_000);

@@ -5,12 +5,12 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use tidegate_types::{
     AssignmentToken, BaseSequenceName, ClusterId, DataSource, DecodeVersion, Generation, GroupId, Offset,
-    PartitionId, PartitionOffsets, RunnerId, SupervisorId, TaskId, TimestampMillis, TopicId,
+    PartitionId, PartitionOffsets, RunnerId, SequenceId, SupervisorId, TaskId, TimestampMillis, TopicId,
 };
 
 use super::super::*;
 use crate::group::{GroupDocument, TaskPhase, TaskReport, TaskState};
-use crate::task::{Assignment, EndDecision, RowCounts, Stream};
+use crate::task::{Assignment, EndDecision, GroupMode, LogEntry, RowCounts, Stream};
 
 #[derive(Default)]
 pub(super) struct Numbers(u64);
@@ -32,7 +32,7 @@ pub(super) struct Stored {
     pub(super) groups: BTreeMap<GroupId, GroupDocument>,
     pub(super) tasks: BTreeMap<TaskId, TaskDocument>,
     pub(super) history: Vec<HistoryLine>,
-    pub(super) log: BTreeMap<BaseSequenceName, EndDecision>,
+    pub(super) log: BTreeMap<BaseSequenceName, Vec<LogEntry>>,
 }
 
 #[derive(Debug, Clone)]
@@ -45,9 +45,36 @@ pub(super) struct FakeTask {
     pub(super) first_read: Option<TimestampMillis>,
     pub(super) reason: String,
     pub(super) progress: u64,
+    /// Checkpointing mode: ends that it knows, and how many of these sequences are published.
+    pub(super) log: Vec<LogEntry>,
+    pub(super) published: u32,
+    pub(super) wants_checkpoint: bool,
 }
 
 impl FakeTask {
+    fn checkpoints(&self) -> bool {
+        self.assignment.mode == GroupMode::Checkpointing
+    }
+    /// The sequence that has no end yet.
+    fn open(&self) -> Option<SequenceId> {
+        match self.log.last() {
+            Some(last) if last.finish => None,
+            Some(last) => Some(last.sequence.next()),
+            None => Some(self.assignment.first_sequence),
+        }
+        .filter(|_| self.checkpoints())
+    }
+    /// Where the first unpublished sequence starts.
+    fn base(&self) -> PartitionOffsets {
+        let before = self
+            .published
+            .checked_sub(1)
+            .and_then(|last| self.log.get(last as usize));
+        before.map_or_else(
+            || self.assignment.start.clone(),
+            |entry| entry.decision.end.clone(),
+        )
+    }
     pub(super) fn read(&self) -> u64 {
         self.next
             .iter()
@@ -75,6 +102,11 @@ impl FakeTask {
             first_read: self.first_read,
             progress: self.progress,
             alert: String::new(),
+            open: self.open(),
+            wants_checkpoint: self.wants_checkpoint,
+            unpublished: self
+                .checkpoints()
+                .then_some(SequenceId(self.assignment.first_sequence.0 + self.published)),
         }
     }
 }
@@ -121,6 +153,8 @@ pub(super) struct World {
     /// Published ranges: (partition, start, end, generation).
     pub(super) published: Vec<(PartitionId, Offset, Offset, Generation)>,
     pub(super) reset_keys: BTreeMap<String, Committed>,
+    /// All peers can.
+    pub(super) can_checkpoint: bool,
 }
 
 pub(super) fn id(text: &str) -> TaskId {
@@ -164,11 +198,26 @@ pub(super) fn settings() -> Settings {
 impl World {
     /// Two runners with four slots each, a topic with these bounds.
     pub(super) fn new<const N: usize>(settings: Settings, bounds: [(i32, i64, i64); N]) -> Self {
+        Self::with(settings, bounds, false)
+    }
+    /// The same in checkpointing mode, with its first groups.
+    pub(super) fn checkpointing<const N: usize>(settings: Settings, bounds: [(i32, i64, i64); N]) -> Self {
+        let mut world = Self::with(settings, bounds, true);
+        world.pass(6_000);
+        world
+    }
+    fn limits(can_checkpoint: bool) -> Limits {
+        Limits {
+            can_checkpoint,
+            ..Limits::default()
+        }
+    }
+    fn with<const N: usize>(settings: Settings, bounds: [(i32, i64, i64); N], can_checkpoint: bool) -> Self {
         let now = 1_000_000;
         let (supervisor, actions) = Supervisor::submit(
             SupervisorId::new("wiki").unwrap(),
             settings,
-            Limits::default(),
+            Self::limits(can_checkpoint),
             TimestampMillis(now),
         );
         let mut world = Self {
@@ -190,6 +239,7 @@ impl World {
             faults: BTreeMap::new(),
             published: Vec::new(),
             reset_keys: BTreeMap::new(),
+            can_checkpoint,
         };
         for (partition, earliest, latest) in bounds {
             world.bounds(partition, earliest, latest);
@@ -261,6 +311,7 @@ impl World {
                 slots: runner.slots,
                 occupied: u32::try_from(occupied).unwrap(),
                 draining: false,
+                can_checkpoint: self.can_checkpoint,
             };
             let tasks = runner.tasks.values().map(FakeTask::report).collect();
             self.events.push_back(Event::Heartbeat { runner: view, tasks });
@@ -294,7 +345,8 @@ impl World {
             tasks: self.stored.tasks.values().cloned().collect(),
             log: self.stored.log.clone(),
         };
-        self.supervisor = Supervisor::restore(document, loaded, Limits::default(), self.time());
+        self.supervisor =
+            Supervisor::restore(document, loaded, Self::limits(self.can_checkpoint), self.time());
     }
 
     pub(super) fn execute(&mut self, actions: Vec<Action>) {
@@ -308,16 +360,17 @@ impl World {
             Action::Store(changes) => self.store(changes),
             Action::CreateGroup { group, base, changes } => {
                 self.store(changes);
-                let logged = self.stored.log.get(&base).cloned();
+                let logged = self.stored.log.get(&base).cloned().unwrap_or_default();
                 self.events.push_back(Event::GroupCreated { group, logged });
             }
-            Action::RecordDecision {
-                group,
-                base,
-                decision,
-            } => {
-                let decision = self.stored.log.entry(base).or_insert(decision).clone();
-                self.events.push_back(Event::DecisionStored { group, decision });
+            Action::RecordDecision { group, base, entry } => {
+                let log = self.stored.log.entry(base).or_default();
+                let held = log.iter().find(|held| held.sequence == entry.sequence).cloned();
+                let entry = held.unwrap_or_else(|| {
+                    log.push(entry.clone());
+                    entry
+                });
+                self.events.push_back(Event::DecisionStored { group, entry });
             }
             Action::Discover { .. } => {
                 let answer = self
@@ -386,11 +439,7 @@ impl World {
                     answer: TaskAnswer::Resumed(answer),
                 });
             }
-            Action::SetEndOffsets {
-                runner,
-                task,
-                decision,
-            } => self.set_end(&runner, task, decision),
+            Action::SetEndOffsets { runner, task, entry } => self.set_end(&runner, task, entry),
             Action::StopTask { runner, task, reason } => {
                 let answer = self.call(&runner, &task, "stop", |task| {
                     if !task.state.is_ended() {
@@ -410,9 +459,10 @@ impl World {
             Action::Alert(_) => {}
         }
     }
-    fn set_end(&mut self, runner: &RunnerId, task: TaskId, decision: EndDecision) {
-        let logged = self.stored.log.values().any(|logged| *logged == decision);
-        assert!(logged, "I5: {task} hears of {decision:?} before it is in the log");
+    fn set_end(&mut self, runner: &RunnerId, task: TaskId, entry: LogEntry) {
+        let logged = self.stored.log.values().flatten().any(|logged| *logged == entry);
+        assert!(logged, "I5: {task} hears of {entry:?} before it is in the log");
+        let decision = entry.decision.clone();
         let answer = self.call(runner, &task, "end", |task| {
             let too_far = |(partition, end)| task.next.get(partition).is_some_and(|next| next > end);
             if task.end.is_none() && task.state == TaskState::Reading {
@@ -420,6 +470,20 @@ impl World {
             }
             if task.end.is_none() && decision.end.iter().any(too_far) {
                 return Err(CallError::Refused("it has read too far".into()));
+            }
+            if task.checkpoints() {
+                match task.open() {
+                    Some(open) if open == entry.sequence => task.log.push(entry.clone()),
+                    Some(open) if open < entry.sequence => {
+                        return Err(CallError::Refused("tell the one before first".into()));
+                    }
+                    _ => return Ok(()),
+                }
+                task.wants_checkpoint = false;
+                if !entry.finish {
+                    task.state = TaskState::Reading;
+                    return Ok(());
+                }
             }
             task.end = Some(decision);
             if task.state == TaskState::Paused {
@@ -463,7 +527,13 @@ impl World {
                     state: TaskState::Starting,
                     phase: TaskPhase::BeforeCommit,
                     next: assignment.start.clone(),
-                    end: assignment.end.clone(),
+                    end: match assignment.log.last() {
+                        Some(last) if last.finish => Some(last.decision.clone()),
+                        _ => assignment.end.clone(),
+                    },
+                    log: assignment.log.clone(),
+                    published: 0,
+                    wants_checkpoint: false,
                     assignment,
                     first_read: None,
                     reason: String::new(),
@@ -567,6 +637,11 @@ impl World {
                         .insert(task.id.clone(), serde_json::from_str(&text).unwrap());
                 }
                 Change::DeleteTask(task) => drop(self.stored.tasks.remove(&task)),
+                Change::TrimLog { base, below } => {
+                    if let Some(log) = self.stored.log.get_mut(&base) {
+                        log.retain(|entry| below.is_some_and(|below| entry.sequence >= below));
+                    }
+                }
                 Change::AppendHistory(line) => self.stored.history.push(line),
             }
         }
@@ -593,6 +668,41 @@ impl World {
     }
     pub(super) fn read(&mut self, task: &str, partition: i32, next: i64) {
         self.task(task).next.insert(PartitionId(partition), Offset(next));
+    }
+    /// The task stands still and asks for a checkpoint.
+    pub(super) fn trigger(&mut self, task: &str) {
+        let fake = self.task(task);
+        fake.state = TaskState::Paused;
+        fake.wants_checkpoint = true;
+    }
+    /// The task publishes its next sequence; `false` = refused. Another's commit counts as its own.
+    pub(super) fn publish_part(&mut self, task: &str) -> bool {
+        let fake = self.task(task).clone();
+        let entry = fake.log[fake.published as usize].clone();
+        let end = entry.decision.end.clone();
+        let held = self.committed.clone().unwrap();
+        if !held.offsets.reaches(&end) {
+            let group = &self.registered[&fake.assignment.group];
+            let may = !group.ended
+                && group.tokens.contains(&fake.assignment.token)
+                && held.generation == fake.assignment.generation
+                && held.offsets.matches(&fake.base());
+            if !may {
+                return false;
+            }
+            for (partition, end) in end.iter() {
+                let start = fake.base().get(partition).unwrap();
+                self.published.push((partition, start, end, held.generation));
+                self.committed.as_mut().unwrap().offsets.insert(partition, end);
+            }
+        }
+        let fake = self.task(task);
+        fake.next = PartitionOffsets::max(&fake.next, &end);
+        fake.published += 1;
+        if entry.finish {
+            fake.state = TaskState::Published;
+        }
+        true
     }
     /// The task reads to its end and publishes, as the publisher allows; `false` = refused.
     pub(super) fn publish(&mut self, task: &str) -> bool {

@@ -1,7 +1,7 @@
 //! A crash at every action boundary (I6), and files that are gone afterwards (B56).
 
 use proptest::prelude::*;
-use tidegate_types::{EndOffsets, PartitionId, PartitionOffsets, StartOffsets, TimestampMillis};
+use tidegate_types::{EndOffsets, PartitionId, PartitionOffsets, SequenceId, StartOffsets, TimestampMillis};
 
 use super::super::*;
 use super::world::*;
@@ -35,10 +35,7 @@ fn run_with_crashes(world: &mut World, steps: &[usize], damage: impl Fn(&mut Wor
                 asked = true;
             }
             if process.machine.life() == Life::Paused {
-                let event = TaskEvent::SetEndOffsets {
-                    decision_id: "d1".into(),
-                    end: end(),
-                };
+                let event = order("d1", end());
                 process.on(world, event).unwrap();
             }
             if !process.step(world) {
@@ -160,17 +157,15 @@ fn d11_a_task_that_crashes_after_its_commit_still_waits_for_the_handoff() {
         ..assignment(&start(), "base")
     };
     let mut process = world.restart(&given);
-    while process.machine.life() != Life::Finishing(FinishStep::Handoff) {
+    while process.machine.view().step != Step::Handoff {
         assert!(process.step(&mut world));
     }
     assert!(process.step(&mut world), "the commit is saved");
     let mut process = world.restart(&given);
     process.step(&mut world);
-    assert_eq!(process.machine.life(), Life::Finishing(FinishStep::Handoff));
+    assert_eq!(process.machine.view().step, Step::Handoff);
     assert_eq!(
-        process
-            .machine
-            .record()
+        process.machine.record().parts[0]
             .published
             .as_ref()
             .unwrap()
@@ -218,7 +213,7 @@ proptest! {
     fn no_order_of_events_breaks_the_record_or_revives_an_ended_task(
         events in proptest::collection::vec((0_usize..14, 0_i64..10), 1..60),
     ) {
-        let (mut machine, _) = TaskMachine::assign(assignment(&start(), "base"), SETTINGS);
+        let (mut machine, _) = TaskMachine::assign(assignment(&start(), "base"), SETTINGS, TimestampMillis(0));
         let mut ended = None;
         for (kind, number) in events {
             let next = PartitionOffsets::from([(0, number), (1, 0)]);
@@ -226,19 +221,19 @@ proptest! {
                 0 => TaskEvent::Opened(LocalState::Intact),
                 1 => TaskEvent::Pause,
                 2 => TaskEvent::Resume,
-                3 => TaskEvent::SetEndOffsets { decision_id: number.to_string(), end: next },
+                3 => order(&number.to_string(), next),
                 4 => TaskEvent::Stop { reason: StopReason::Stopped, keep: number > 5 },
                 5 => TaskEvent::Drain,
                 6 => TaskEvent::StoodStill { ticket: Ticket(number as u64), next: machine.next().clone() },
-                7 => TaskEvent::Merged(Vec::new()),
+                7 => TaskEvent::Merged { part: SequenceId(0), segments: Vec::new() },
                 8 => TaskEvent::Wake,
                 9 => TaskEvent::HandoffAnswered(Vec::new()),
                 10 => TaskEvent::Hindered("x".into()),
                 11 => TaskEvent::Failed { detail: "x".into() },
-                12 => TaskEvent::PublishAnswered(PublishAnswer {
+                12 => TaskEvent::PublishAnswered { part: SequenceId(0), answer: PublishAnswer {
                     outcome: Outcome::Published, detail: String::new(), committed: None, segments: Vec::new(),
                     retry_after_millis: 0,
-                }),
+                } },
                 _ => {
                     let read = ReadState { next: machine.next().clone(), ..machine.record().read.clone() };
                     let ticket = Some(Ticket(number as u64));

@@ -64,7 +64,7 @@ fn the_local_copy_is_there_until_the_handoff_is_confirmed() {
         ..assignment(&start, "base")
     };
     let mut process = world.start(given);
-    while process.machine.life() != Life::Finishing(FinishStep::Handoff) {
+    while process.machine.view().step != Step::Handoff {
         assert!(process.step(&mut world));
     }
     assert!(!world.files.is_empty());

@@ -49,7 +49,7 @@ fn data_after_start() {
         ..assignment(&start, "base")
     });
     process.run(&mut world);
-    assert_eq!(process.machine.life(), Life::Finishing(FinishStep::Reading));
+    assert_eq!(process.machine.life(), Life::Finishing);
     world.topic.insert(tidegate_types::PartitionId(0), all);
     process.run(&mut world);
     assert_eq!(catalog(&world), [("2010#0", "c"), ("2011#0", "de")]);

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use tidegate_types::{
     AssignmentToken, BaseSequenceName, DataSource, DecodeVersion, EndOffsets, Generation, GroupId, Interval,
-    Offset, PartitionId, PartitionOffsets, SegmentId, SegmentVersion, StartOffsets, SupervisorId, TaskId,
-    TimestampMillis,
+    Offset, PartitionId, PartitionOffsets, SegmentId, SegmentVersion, SequenceId, StartOffsets, SupervisorId,
+    TaskId, TimestampMillis,
 };
 
 use super::super::*;
@@ -58,7 +58,7 @@ pub(super) struct World {
     /// Segment text form to rows, as committed.
     pub(super) catalog: BTreeMap<String, String>,
     pub(super) finished: Vec<(String, EndOffsets)>,
-    pub(super) allocations: BTreeMap<(PartitionId, Option<SegmentId>), SegmentId>,
+    pub(super) allocations: BTreeMap<(SequenceId, Option<SegmentId>, i64), SegmentId>,
     pub(super) numbers: BTreeMap<i64, u32>,
     pub(super) names: u64,
     pub(super) now: TimestampMillis,
@@ -81,10 +81,11 @@ pub(super) struct Process {
     pub(super) machine: TaskMachine,
     todo: VecDeque<TaskAction>,
     sinks: Sinks,
-    memory: BTreeMap<(PartitionId, SegmentId, u32), String>,
+    memory: BTreeMap<(SequenceId, SegmentId, u32), String>,
     unpersisted: usize,
     read: ReadState,
     until: Option<EndOffsets>,
+    sequences: Vec<crate::sequence::Sequence>,
     pub(super) reads: bool,
     stops_at: Option<TimestampMillis>,
     awaits: Vec<SegmentId>,
@@ -107,6 +108,8 @@ pub(super) fn assignment(start: &StartOffsets, name: &str) -> Assignment {
         },
         start: start.clone(),
         end: None,
+        first_sequence: SequenceId(0),
+        log: Vec::new(),
         spec_json: "{}".into(),
         spec_version: 1,
         minimum_message_time: None,
@@ -124,8 +127,20 @@ pub(super) fn decision(end: &EndOffsets) -> EndDecision {
     }
 }
 
+pub(super) fn order(id: &str, end: EndOffsets) -> TaskEvent {
+    TaskEvent::SetEndOffsets(LogEntry {
+        sequence: SequenceId(0),
+        decision: EndDecision {
+            decision_id: id.into(),
+            end,
+        },
+        finish: true,
+    })
+}
+
 pub(super) const SETTINGS: TaskSettings = TaskSettings {
     handoff_timeout_millis: 1000,
+    handoff_period_millis: None,
 };
 
 impl World {
@@ -155,7 +170,7 @@ impl World {
     }
 
     pub(super) fn start(&self, assignment: Assignment) -> Process {
-        let (machine, actions) = TaskMachine::assign(assignment, SETTINGS);
+        let (machine, actions) = TaskMachine::assign(assignment, SETTINGS, self.now);
         self.process(machine, actions)
     }
 
@@ -170,10 +185,14 @@ impl World {
         }
     }
 
-    fn process(&self, machine: TaskMachine, actions: Vec<TaskAction>) -> Process {
+    pub(super) fn process(&self, machine: TaskMachine, actions: Vec<TaskAction>) -> Process {
         let read = machine.record().read.clone();
         Process {
-            sinks: Sinks::restore(&read, self.max_rows_per_segment),
+            sinks: sinks(
+                &machine.record().read,
+                machine.record().mode(),
+                self.max_rows_per_segment,
+            ),
             gone: false,
             machine,
             todo: actions.into(),
@@ -181,6 +200,7 @@ impl World {
             unpersisted: 0,
             read,
             until: None,
+            sequences: Vec::new(),
             reads: false,
             stops_at: None,
             awaits: Vec::new(),
@@ -193,8 +213,9 @@ impl World {
     }
 
     fn allocate(&mut self, request: &AllocationRequest) -> SegmentId {
-        let key = (request.partition, request.previous.clone());
         let year = request.row.0.div_euclid(YEAR);
+        let interval = if request.by_interval { year } else { 0 };
+        let key = (request.sequence, request.previous.clone(), interval);
         let numbers = &mut self.numbers;
         self.allocations
             .entry(key)
@@ -212,27 +233,26 @@ impl World {
             .clone()
     }
 
-    fn publish(&mut self, record: &TaskRecord) -> PublishAnswer {
-        let end = record.end.clone().unwrap().end;
-        let name = record.assignment.base_sequence_name.to_string();
+    fn publish(&mut self, record: &TaskRecord, part: &Part) -> PublishAnswer {
+        let end = part.end.clone().unwrap().end;
+        let name = format!("{}_{}", record.assignment.base_sequence_name, part.id);
         let outcome = if let Some(said) = self.publisher_says.pop_front() {
             said
         } else if self.finished.contains(&(name.clone(), end.clone())) {
             Outcome::AlreadyPublished
-        } else if record
+        } else if part
             .staged
             .iter()
             .any(|object| self.staged.get(&object.key) != Some(&object.sha256))
         {
             Outcome::BadObject
-        } else if record
-            .assignment
+        } else if part
             .start
             .iter()
             .all(|(p, offset)| self.committed.get(p) == Some(offset))
         {
             self.committed = self.committed.plus(&end);
-            for object in &record.staged {
+            for object in &part.staged {
                 self.catalog
                     .insert(year_and_number(&object.segment), object.sha256.clone());
             }
@@ -253,6 +273,10 @@ impl World {
             retry_after_millis: 0,
         }
     }
+}
+
+fn sinks(read: &ReadState, mode: GroupMode, max_rows: u64) -> Sinks {
+    Sinks::restore(read, (mode == GroupMode::Legacy).then_some(max_rows))
 }
 
 /// `2011#0`.
@@ -306,6 +330,17 @@ impl Process {
         false
     }
 
+    /// An action or a record, but no wait.
+    pub(super) fn step_reading(&mut self, world: &mut World) -> bool {
+        let waits = (std::mem::take(&mut self.awaits), self.stops_at.take());
+        let stepped = self.step(world);
+        if self.awaits.is_empty() {
+            self.awaits = waits.0;
+        }
+        self.stops_at = self.stops_at.or(waits.1);
+        stepped
+    }
+
     pub(super) fn run(&mut self, world: &mut World) {
         for _ in 0..10_000 {
             if !self.step(world) {
@@ -323,7 +358,7 @@ impl Process {
                 let record = self.machine.record();
                 world
                     .files
-                    .retain(|file, _| record.runs.iter().any(|run| run.file == *file));
+                    .retain(|file, _| record.files().any(|(named, ..)| named == file));
                 let lost = self
                     .machine
                     .record()
@@ -333,15 +368,23 @@ impl Process {
                 let state = lost.map_or(LocalState::Intact, |run| LocalState::Lost(run.file.clone()));
                 self.tell(world, TaskEvent::Opened(state));
             }
-            TaskAction::Read { until } => {
+            TaskAction::Read { until, sequences } => {
                 if !self.reads && self.until.is_none() && self.unpersisted == 0 && self.memory.is_empty() {
                     self.read = self.machine.record().read.clone();
                     self.read.next = self.machine.next().clone();
-                    self.sinks = Sinks::restore(&self.machine.record().read, world.max_rows_per_segment);
+                    self.sinks = sinks(
+                        &self.machine.record().read,
+                        self.machine.record().mode(),
+                        world.max_rows_per_segment,
+                    );
                 }
+                self.sinks
+                    .retain(|id| sequences.iter().any(|sequence| sequence.id == id));
+                self.sequences = sequences;
                 self.until = until;
                 self.reads = true;
             }
+            TaskAction::StopReading => self.reads = false,
             TaskAction::StandStill { ticket } => {
                 self.reads = false;
                 self.tell(
@@ -353,11 +396,11 @@ impl Process {
                 );
             }
             TaskAction::Persist { ticket } => self.persist(world, Some(ticket)),
-            TaskAction::Merge => {
-                let merged = self.merge(world);
-                self.tell(world, TaskEvent::Merged(merged));
+            TaskAction::Merge { part } => {
+                let segments = self.merge(world, part);
+                self.tell(world, TaskEvent::Merged { part, segments });
             }
-            TaskAction::Upload { segments } => {
+            TaskAction::Upload { part, segments } => {
                 for segment in segments {
                     let key = world.name("staging/");
                     world.staged.insert(key.clone(), segment.sha256.clone());
@@ -367,15 +410,17 @@ impl Process {
                         bytes: segment.bytes,
                         sha256: segment.sha256,
                     };
-                    self.tell(world, TaskEvent::Uploaded(object));
+                    self.tell(world, TaskEvent::Uploaded { part, object });
                 }
             }
-            TaskAction::Publish { .. } => {
+            TaskAction::Publish { part, .. } => {
                 let saved: TaskRecord = serde_json::from_str(world.record.as_ref().unwrap()).unwrap();
-                assert!(saved.may_have_published, "durable before it is sent");
-                let answer = world.publish(&saved);
-                self.tell(world, TaskEvent::PublishAnswered(answer));
+                let saved_part = saved.part(part).unwrap();
+                assert!(saved_part.may_have_published, "durable before it is sent");
+                let answer = world.publish(&saved, saved_part);
+                self.tell(world, TaskEvent::PublishAnswered { part, answer });
             }
+            TaskAction::DropFiles { files } => world.files.retain(|file, _| !files.contains(file)),
             TaskAction::AwaitHandoff { segments } => self.awaits = segments,
             TaskAction::WakeAt(at) => self.stops_at = Some(at),
             TaskAction::StopWork => {
@@ -391,11 +436,11 @@ impl Process {
     fn persist(&mut self, world: &mut World, ticket: Option<Ticket>) {
         self.read.sequences = self.sinks.sequences().clone();
         let mut runs = Vec::new();
-        for ((partition, segment, ordinal), rows) in std::mem::take(&mut self.memory) {
+        for ((sequence, segment, ordinal), rows) in std::mem::take(&mut self.memory) {
             let file = world.name("run");
             world.files.insert(file.clone(), rows.clone());
             runs.push(Run {
-                partition,
+                sequence,
                 segment,
                 ordinal,
                 file,
@@ -413,26 +458,29 @@ impl Process {
         self.tell(world, TaskEvent::Persisted { ticket, snapshot });
     }
 
-    fn merge(&self, world: &World) -> Vec<MergedSegment> {
+    fn merge(&self, world: &mut World, part: SequenceId) -> Vec<MergedSegment> {
         let record = self.machine.record();
-        let one = |(partition, sink): (PartitionId, &Sink)| {
-            let runs = record.runs.iter().filter(|run| run.segment == sink.segment);
+        let part = record.part(part).unwrap();
+        let mut merged = Vec::new();
+        for (sequence, sink) in record.segments_of(part) {
+            let runs = record.runs_of(part).filter(|run| run.segment == sink.segment);
             let rows: String = runs.map(|run| world.files[&run.file].as_str()).collect();
-            MergedSegment {
-                partition,
+            let file = world.name("merged");
+            world.files.insert(file.clone(), rows.clone());
+            merged.push(MergedSegment {
+                sequence,
                 segment: sink.segment.clone(),
-                file: "m".into(),
+                file,
                 bytes: rows.len() as u64,
                 rows: rows.len() as u64,
                 input_rows: sink.rows,
-                first: sink.first,
-                end: sink.end,
+                extent: sink.extent.clone(),
                 sha256: rows,
                 writer_version: String::new(),
                 unknown: Unknown::new(),
-            }
-        };
-        record.read.segments().map(one).collect()
+            });
+        }
+        merged
     }
 
     fn read_one(&mut self, world: &mut World) -> bool {
@@ -456,6 +504,7 @@ impl Process {
         let Some((partition, next, found)) = ready else {
             return false;
         };
+        let mut filled = 0;
         if let Some(at) = found {
             let offset = Offset(at as i64);
             match world.topic[&partition][at] {
@@ -467,19 +516,25 @@ impl Process {
                 }
                 Rec::Row(year, letter) => {
                     let time = TimestampMillis(year * YEAR + 1);
+                    let holds = |sequence: &&crate::sequence::Sequence| sequence.contains(partition, offset);
+                    let sequence = self.sequences.iter().find(holds).unwrap().id;
                     let key = loop {
-                        match self.sinks.route(partition, time) {
+                        match self.sinks.route(sequence, time) {
                             Route::To(key) => break key,
                             Route::Allocate(request) => {
                                 let id = world.allocate(&request);
-                                self.sinks.open(partition, id, offset);
+                                self.sinks.open(sequence, id, offset);
                             }
                         }
                     };
-                    self.sinks.take(key, offset);
+                    filled = self.sinks.take(key, partition, offset, 1).rows;
+                    if self.machine.record().mode() == GroupMode::Checkpointing {
+                        let counts = &mut self.sinks.sequence_mut(sequence).counts;
+                        counts.get_or_insert_default().accepted += 1;
+                    }
                     let segment = self.sinks.segment(key).unwrap().clone();
                     self.memory
-                        .entry((partition, segment, key.ordinal))
+                        .entry((sequence, segment, key.ordinal))
                         .or_default()
                         .push(letter);
                     self.read.counts.accepted += 1;
@@ -505,6 +560,15 @@ impl Process {
             self.persist(world, None);
         }
         self.tell(world, TaskEvent::ReadUpTo(self.read.next.clone()));
+        let is_checkpointing = self.machine.record().mode() == GroupMode::Checkpointing;
+        if is_checkpointing && filled >= world.max_rows_per_segment && self.until.is_none() {
+            self.reads = false;
+            let event = TaskEvent::Triggered {
+                trigger: Trigger::Rows,
+                next: self.read.next.clone(),
+            };
+            self.tell(world, event);
+        }
         true
     }
 }
