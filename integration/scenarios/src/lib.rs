@@ -9,6 +9,7 @@ mod bad_input;
 mod chaos;
 mod cluster;
 mod events;
+mod incremental;
 mod kill9;
 mod replicas;
 mod segments;
@@ -29,6 +30,11 @@ const SCENARIOS: &[Scenario] = &[
         name: "wikiticker",
         about: "39,244 real wiki edits, four processes, PostgreSQL and S3: exact totals, plain and rolled up",
         run: wikiticker::run,
+    },
+    Scenario {
+        name: "wikiticker-incremental",
+        about: "the same in checkpointing mode: more than 30 checkpoints, handed off while it is still being produced",
+        run: incremental::run,
     },
     Scenario {
         name: "wikiticker-kill9",

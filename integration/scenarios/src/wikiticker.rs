@@ -48,6 +48,9 @@ pub(crate) struct Ingest<'a> {
     pub(crate) name: &'a str,
     pub(crate) rollup: bool,
     pub(crate) replicas: u32,
+    /// Rows of a segment, and of a sequence, that close it; `None` = the defaults, which these data never reach.
+    pub(crate) rows_per_sequence: Option<(u64, u64)>,
+    pub(crate) task_duration: &'a str,
 }
 
 impl<'a> Ingest<'a> {
@@ -56,6 +59,8 @@ impl<'a> Ingest<'a> {
             name,
             rollup: false,
             replicas: 1,
+            rows_per_sequence: None,
+            task_duration: "PT10S",
         }
     }
     pub(crate) fn rolled_up(name: &'a str) -> Self {
@@ -81,7 +86,7 @@ pub(crate) fn ingest(
         .records
         .chunks(events.records.len().div_ceil(PIECES))
         .collect();
-    cluster.submit(&spec(what, cluster.bootstrap(), "PT10S"))?;
+    cluster.submit(&spec(what, cluster.bootstrap()))?;
     for (number, piece) in pieces.iter().enumerate() {
         cluster.produce(name, piece.iter().map(|record| Some(record.as_bytes())))?;
         between(cluster, number)?;
@@ -95,12 +100,19 @@ pub(crate) fn ingest(
     segments::read(&segments, |key| cluster.object(key))
 }
 
-fn spec(what: Ingest<'_>, bootstrap: &str, task_duration: &str) -> Value {
+fn spec(what: Ingest<'_>, bootstrap: &str) -> Value {
     let Ingest {
         name,
         rollup,
         replicas,
+        rows_per_sequence,
+        task_duration,
     } = what;
+    let mut tuning = json!({ "type": "kafka", "maxRowsInMemory": 5000, "intermediatePersistPeriod": "PT2S" });
+    if let Some((in_segment, in_all)) = rows_per_sequence {
+        tuning["maxRowsPerSegment"] = json!(in_segment);
+        tuning["maxTotalRows"] = json!(in_all);
+    }
     let dimensions = if rollup {
         json!(["channel"])
     } else {
@@ -145,7 +157,7 @@ fn spec(what: Ingest<'_>, bootstrap: &str, task_duration: &str) -> Value {
                 "taskCount": 2, "replicas": replicas, "taskDuration": task_duration, "startDelay": "PT0S", "period": "PT1S",
                 "consumerProperties": { "bootstrap.servers": bootstrap },
             },
-            "tuningConfig": { "type": "kafka", "maxRowsInMemory": 5000, "intermediatePersistPeriod": "PT2S" },
+            "tuningConfig": tuning,
         },
     })
 }
