@@ -43,6 +43,7 @@ pub(crate) fn run() -> Result<Value> {
     let name = unique_name("wiki-chaos");
     let what = Ingest {
         replicas: 2,
+        rows_per_sequence: Some((1_000, 500)),
         ..Ingest::plain(&name)
     };
     let mut kills = 0;
