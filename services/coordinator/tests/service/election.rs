@@ -22,7 +22,7 @@ use crate::fakes::{FakeRunner, Fakes, HeldStore, World, now_millis, spec};
 /// No test waits for the end of this one.
 const LONG: Duration = Duration::from_mins(2);
 /// This one is waited for.
-const SHORT: Duration = Duration::from_secs(3);
+const SHORT: Duration = Duration::from_secs(4);
 const SERVICES: [&str; 2] = [
     "tidegate.coordinator.v1.SupervisorService",
     "tidegate.coordinator.v1.RunnerRegistry",
