@@ -16,10 +16,6 @@ pub enum CoordinatorError {
         id: String,
         why: DocumentError,
     },
-    #[error("another coordinator has taken over (epoch {held} holds, ours is {own}): this one ends")]
-    Deposed { held: u64, own: u64 },
-    #[error("another coordinator has taken over: this one ends")]
-    Fenced,
     #[error("cannot listen on {address}: {source}; set coordinator.listen")]
     Listen {
         address: SocketAddr,

@@ -20,7 +20,6 @@ const INTERVAL: Duration = Duration::from_secs(2);
 pub(crate) async fn run(directory: Arc<Directory>, metrics: Metrics, stop: CancellationToken) {
     let mut ended = BTreeSet::new();
     let mut first = true;
-    metrics.set(&families::LEADER, [], 1.0);
     loop {
         measure(&directory, &metrics, &mut ended, first);
         first = false;
@@ -29,7 +28,39 @@ pub(crate) async fn run(directory: Arc<Directory>, metrics: Metrics, stop: Cance
             () = tokio::time::sleep(INTERVAL) => {}
         }
     }
-    metrics.set(&families::LEADER, [], 0.0);
+    forget(&directory, &metrics);
+}
+
+/// What another coordinator measures from now on.
+fn forget(directory: &Directory, metrics: &Metrics) {
+    for state in STATES {
+        metrics.forget(&families::SUPERVISORS, [state_name(state)]);
+    }
+    for (id, handle) in directory.all() {
+        let view = handle.view();
+        let topic = topic(&view);
+        for partition in &view.snapshot.partitions {
+            let number = partition.partition.to_string();
+            metrics.forget(&families::LAG, [id.as_str(), topic, &number]);
+            metrics.forget(&families::COMMITTED_LAG, [id.as_str(), topic, &number]);
+        }
+        for phase in PHASES {
+            metrics.forget(&families::TASKS, [id.as_str(), phase]);
+        }
+    }
+    for state in ["available", "away"] {
+        metrics.forget(&families::RUNNERS, [state]);
+    }
+    for state in ["used", "free"] {
+        metrics.forget(&families::SLOTS, [state]);
+    }
+}
+
+fn topic(view: &View) -> &str {
+    let settings = view.settings.as_ref();
+    settings
+        .map(|settings| settings.topic.as_str())
+        .unwrap_or_default()
 }
 
 fn state_name(state: State) -> &'static str {
@@ -57,6 +88,8 @@ const STATES: [State; 9] = [
     State::LostData,
     State::StreamChanged,
 ];
+
+const PHASES: [&str; 5] = ["waiting", "starting", "reading", "paused", "publishing"];
 
 /// Offsets and counts are below 2^53 for all practical ends; a gauge is a float anyway.
 #[expect(clippy::cast_precision_loss, reason = "a gauge is a float")]
@@ -102,11 +135,7 @@ fn measure(directory: &Directory, metrics: &Metrics, ended: &mut BTreeSet<TaskId
 }
 
 fn measure_one(metrics: &Metrics, id: &str, view: &View) {
-    let topic = view
-        .settings
-        .as_ref()
-        .map(|settings| settings.topic.as_str())
-        .unwrap_or_default();
+    let topic = topic(view);
     for partition in &view.snapshot.partitions {
         let number = partition.partition.to_string();
         if let Some(lag) = partition.lag {
@@ -117,9 +146,7 @@ fn measure_one(metrics: &Metrics, id: &str, view: &View) {
             metrics.set(&families::COMMITTED_LAG, [id, topic, &number], float(lag));
         }
     }
-    let mut phases: BTreeMap<&str, u64> = ["waiting", "starting", "reading", "paused", "publishing"]
-        .map(|name| (name, 0))
-        .into();
+    let mut phases: BTreeMap<&str, u64> = PHASES.map(|name| (name, 0)).into();
     for task in &view.snapshot.tasks {
         let phase = match (task.place, task.state) {
             (TaskPlace::Ended, _) => continue,

@@ -1,25 +1,35 @@
 //! The life of a coordinator in a process: real or all-in-one.
 
+use std::convert::Infallible;
+use std::net::SocketAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tidegate_config::CoordinatorConfig;
-use tidegate_metadata::{CoordinatorStore, Metadata};
-use tidegate_rpc::coordinator::v1::runner_registry_server::{RunnerRegistry, RunnerRegistryServer};
-use tidegate_rpc::coordinator::v1::supervisor_service_server::{SupervisorService, SupervisorServiceServer};
+use futures::future::BoxFuture;
+use http::{Request, Response};
+use tidegate_config::{CoordinatorConfig, CoordinatorSection, ListenConfig};
+use tidegate_metadata::{Candidate, CoordinatorStore, Metadata};
+use tidegate_rpc::health::Health;
 use tidegate_rpc::{Transport, clients, server};
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
+use tokio::sync::{oneshot, watch};
+use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
+use tonic::body::Body;
+use tonic::server::NamedService;
 use tonic::service::Routes;
+use tower::Service;
 
-use crate::actor::{self, World, now};
+use crate::actor::{self, World};
 use crate::broker::{Broker, Kafka};
 use crate::directory::Directory;
+use crate::election::{Election, TakeUp, Term};
 use crate::error::CoordinatorError;
 use crate::gauges;
 use crate::grpc::{RegistryApi, SupervisorApi};
 use crate::registry::{Connector, Registry};
+use crate::seat::{Elected, Led, Seat};
 use crate::segments::Segments;
 use crate::store::Store;
 
@@ -48,92 +58,156 @@ pub fn over_tcp() -> Connector {
     Arc::new(|address: &str| Transport::connect(address).map_err(|error| error.to_string()))
 }
 
-/// A coordinator that is going.
+/// Longest time for stepping down in order.
+const STEP_DOWN: Duration = Duration::from_secs(5);
+
+/// A coordinator that is going: it leads, or stands by until it can.
 pub struct RunningCoordinator {
-    directory: Arc<Directory>,
-    supervisors: Arc<SupervisorApi>,
-    registry: Arc<RegistryApi>,
+    seat: watch::Receiver<Seat>,
     stop: CancellationToken,
-    deposed: CancellationToken,
+    election: Option<JoinHandle<()>>,
 }
 
 impl RunningCoordinator {
-    /// Takes the lease and takes up every stored supervisor.
+    /// Takes part in the election; returns when it leads, with every stored supervisor taken up, or stands by.
+    /// `address` is where others call this coordinator; empty when they cannot be told.
     pub async fn start(
         config: &CoordinatorConfig,
+        address: String,
         store: Arc<dyn CoordinatorStore>,
         peers: Peers,
         broker: Arc<dyn Broker>,
         metrics: Metrics,
     ) -> Result<Self, CoordinatorError> {
         let section = &config.coordinator;
-        let holder = format!("{}@{}", std::process::id(), section.address.listen);
-        let epoch = store.raise_epoch(&holder, now()).await?;
-        tracing::info!(%epoch, "this coordinator leads");
-        let deposed = CancellationToken::new();
-        let stop = deposed.child_token();
-        let peers = Bound {
+        let name = if address.is_empty() {
+            section.address.listen.to_string()
+        } else {
+            address.clone()
+        };
+        let candidate = Candidate {
+            holder: format!("{} at {name}", uuid::Uuid::new_v4()),
+            address,
+            lasts: section.lease_duration,
+        };
+        let (seat, seated) = watch::channel(Seat::StandingBy(None));
+        let stop = CancellationToken::new();
+        let office = Office {
+            port: store.clone(),
             connect: peers.runners,
-            actor: actor::Peers {
+            peers: actor::Peers {
                 publisher: clients::publisher(peers.publisher),
                 handoff: clients::handoff(peers.handoff_checker),
             },
-        };
-        let world = World {
-            store: Store {
-                port: store,
-                epoch,
-                deposed: deposed.clone(),
-            },
-            peers: peers.actor.clone(),
-            registry: Arc::new(Registry::new(peers.connect, section.runner_timeout)),
             broker,
-            rpc_timeout: section.rpc_timeout,
+            metrics: metrics.clone(),
+            section: section.clone(),
+        };
+        let election = Election {
+            port: store,
+            candidate,
+            take_up: Box::new(office),
+            seat,
+            metrics,
             stop: stop.clone(),
         };
-        let directory = Directory::load(world, section.runner_timeout).await?;
-        tokio::spawn(gauges::run(directory.clone(), metrics, stop.clone()));
-        tokio::spawn(watch_lease(
-            directory.world.store.clone(),
-            section.lease_duration / 3,
-            stop.clone(),
-        ));
-        let supervisors = Arc::new(SupervisorApi {
-            directory: directory.clone(),
-            segments: Segments::new(peers.actor, section.rpc_timeout),
-        });
-        let registry = Arc::new(RegistryApi {
-            directory: directory.clone(),
-            interval: section.heartbeat_interval,
-        });
-        Ok(Self {
-            directory,
-            supervisors,
-            registry,
+        let (settled, is_settled) = oneshot::channel();
+        let running = Self {
+            seat: seated,
             stop,
-            deposed,
-        })
+            election: Some(tokio::spawn(election.run(settled))),
+        };
+        let ended = |_| CoordinatorError::Background("the election ended before it began".into());
+        is_settled.await.map_err(ended)??;
+        Ok(running)
     }
 
     /// What people call, for a server or for calls in the process.
-    pub fn supervisor_service(&self) -> SupervisorServiceServer<impl SupervisorService + use<>> {
-        clients::supervisor_server(self.supervisors.clone())
+    pub fn supervisor_service(
+        &self,
+    ) -> impl Service<
+        Request<Body>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future = BoxFuture<'static, Result<Response<Body>, Infallible>>,
+    > + NamedService
+    + Clone
+    + Send
+    + Sync
+    + use<> {
+        Elected {
+            seat: self.seat.clone(),
+            pick: |led| clients::supervisor_server(led.supervisors.clone()),
+        }
     }
     /// What runners call.
-    pub fn registry_service(&self) -> RunnerRegistryServer<impl RunnerRegistry + use<>> {
-        clients::registry_server(self.registry.clone())
+    pub fn registry_service(
+        &self,
+    ) -> impl Service<
+        Request<Body>,
+        Response = Response<Body>,
+        Error = Infallible,
+        Future = BoxFuture<'static, Result<Response<Body>, Infallible>>,
+    > + NamedService
+    + Clone
+    + Send
+    + Sync
+    + use<> {
+        Elected {
+            seat: self.seat.clone(),
+            pick: |led| clients::registry_server(led.registry.clone()),
+        }
     }
-    /// Cancelled when another coordinator has taken over.
-    pub fn deposed(&self) -> CancellationToken {
-        self.deposed.clone()
+    /// True while this coordinator leads.
+    pub fn leads(&self) -> bool {
+        self.seat.borrow().led().is_some()
+    }
+    /// Waits until it leads, or until it does not.
+    pub async fn until_leads(&self, leads: bool) {
+        let mut seat = self.seat.clone();
+        // Without an election nothing changes any more.
+        let _ = seat.wait_for(|seat| seat.led().is_some() == leads).await;
     }
     /// Supervisors that are taken up.
     pub fn supervisors(&self) -> usize {
-        self.directory.all().len()
+        self.seat
+            .borrow()
+            .led()
+            .map_or(0, |led| led.directory.all().len())
     }
-    /// Ends the actors; tasks go on, everything that was answered is stored.
+    /// Keeps the health of the two services true: they serve while this coordinator leads. The process's own health
+    /// is not touched: standing by is what it is for.
+    pub fn tell_health(&self, health: &Health) {
+        let (mut seat, health) = (self.seat.clone(), health.clone());
+        let services = [
+            service_name(&self.supervisor_service()),
+            service_name(&self.registry_service()),
+        ];
+        tokio::spawn(async move {
+            loop {
+                let leads = seat.borrow_and_update().led().is_some();
+                for service in services {
+                    health.set(service, leads).await;
+                }
+                if seat.changed().await.is_err() {
+                    return;
+                }
+            }
+        });
+    }
+    /// Ends the actors and gives the lease back, in the background; tasks go on, everything that was answered is
+    /// stored.
     pub fn stop(&self) {
         self.stop.cancel();
+    }
+    /// The same, and waits until another one may lead.
+    pub async fn resign(mut self) {
+        self.stop();
+        if let Some(election) = self.election.take()
+            && tokio::time::timeout(STEP_DOWN, election).await.is_err()
+        {
+            tracing::warn!("stepping down took too long; the lease runs out");
+        }
     }
 }
 
@@ -143,28 +217,66 @@ impl Drop for RunningCoordinator {
     }
 }
 
-struct Bound {
-    connect: Connector,
-    actor: actor::Peers,
+fn service_name<S: NamedService>(_service: &S) -> &'static str {
+    S::NAME
 }
 
-/// A coordinator with nothing to write would not notice that another one has taken over.
-async fn watch_lease(store: Store, period: Duration, stop: CancellationToken) {
-    loop {
-        tokio::select! {
-            () = stop.cancelled() => return,
-            () = tokio::time::sleep(period.max(Duration::from_millis(100))) => {}
-        }
-        match store.port.current_epoch().await {
-            Ok(held) if held > store.epoch => {
-                tracing::error!(%held, own = %store.epoch, "another coordinator has taken over; this one ends");
-                store.deposed.cancel();
-                return;
-            }
-            Ok(_) => {}
-            Err(error) => tracing::debug!(%error, "the lease cannot be looked at"),
-        }
+/// What a leader needs to take up what is stored.
+struct Office {
+    port: Arc<dyn CoordinatorStore>,
+    connect: Connector,
+    peers: actor::Peers,
+    broker: Arc<dyn Broker>,
+    metrics: Metrics,
+    section: CoordinatorSection,
+}
+
+#[async_trait::async_trait]
+impl TakeUp for Office {
+    async fn take_up(&self, term: &Term) -> Result<Arc<Led>, CoordinatorError> {
+        let section = &self.section;
+        let world = World {
+            store: Store {
+                port: self.port.clone(),
+                epoch: term.epoch,
+                deposed: term.deposed.clone(),
+            },
+            peers: self.peers.clone(),
+            registry: Arc::new(Registry::new(self.connect.clone(), section.runner_timeout)),
+            broker: self.broker.clone(),
+            rpc_timeout: section.rpc_timeout,
+            stop: term.stop.clone(),
+        };
+        let directory = Directory::load(world, section.runner_timeout).await?;
+        tokio::spawn(gauges::run(
+            directory.clone(),
+            self.metrics.clone(),
+            term.stop.clone(),
+        ));
+        Ok(Arc::new(Led {
+            supervisors: Arc::new(SupervisorApi {
+                directory: directory.clone(),
+                segments: Segments::new(self.peers.clone(), section.rpc_timeout),
+            }),
+            registry: Arc::new(RegistryApi {
+                directory: directory.clone(),
+                interval: section.heartbeat_interval,
+            }),
+            directory,
+        }))
     }
+}
+
+/// Where others call a coordinator that listens at `bound`; empty when they cannot be told.
+pub fn own_address(listen: &ListenConfig, bound: SocketAddr) -> String {
+    if listen.advertise.is_none() && bound.ip().is_unspecified() {
+        tracing::warn!(
+            "coordinator.advertise is not set and every interface is bound: a coordinator that stands by cannot name \
+             this one to clients"
+        );
+        return String::new();
+    }
+    listen.advertised(bound)
 }
 
 /// Runs a coordinator until `shutdown`. Returns when it is out.
@@ -175,26 +287,21 @@ pub async fn run(
     listener: TcpListener,
     shutdown: CancellationToken,
 ) -> Result<(), CoordinatorError> {
+    let listen = &config.coordinator.address;
+    let bound = listener.local_addr().map_err(|source| CoordinatorError::Listen {
+        address: listen.listen,
+        source,
+    })?;
+    let address = own_address(listen, bound);
     let store = Arc::new(Metadata::connect(config.metadata.url.expose()).await?);
-    let running = RunningCoordinator::start(&config, store, peers, Arc::new(Kafka), metrics).await?;
-    let health = tidegate_rpc::health::Health::new();
+    let running = RunningCoordinator::start(&config, address, store, peers, Arc::new(Kafka), metrics).await?;
+    let health = Health::new();
+    running.tell_health(&health);
     let routes = Routes::new(running.supervisor_service()).add_service(running.registry_service());
-    let deposed = running.deposed();
-    let end = {
-        let deposed = deposed.clone();
-        async move {
-            tokio::select! {
-                () = shutdown.cancelled() => {}
-                () = deposed.cancelled() => {}
-            }
-        }
-    };
-    server::serve(listener, routes, &health, config.common.drain_timeout / 2, end).await?;
-    running.stop();
+    let drain = config.common.drain_timeout / 2;
+    let end = shutdown.cancelled_owned();
+    server::serve(listener, routes, &health, drain, end).await?;
+    running.resign().await;
     tracing::info!("the coordinator is out; tasks go on");
-    if deposed.is_cancelled() {
-        Err(CoordinatorError::Fenced)
-    } else {
-        Ok(())
-    }
+    Ok(())
 }

@@ -48,7 +48,7 @@ impl Store {
             match attempt().await {
                 Ok(done) => return Ok(done),
                 Err(StoreError::Fenced { held, given, .. }) => {
-                    tracing::error!(%held, %given, what, "another coordinator holds the lease; this one ends");
+                    tracing::warn!(%held, %given, what, "the lease is not ours any more; this was not written");
                     self.deposed.cancel();
                     return Err(Deposed);
                 }

@@ -33,7 +33,7 @@ impl Peers {
     /// Over TCP, as configured.
     pub fn connect(config: &RunnerConfig) -> Result<Self, RunnerError> {
         Ok(Self {
-            coordinator: Transport::connect(&config.runner.coordinator)?,
+            coordinator: Transport::to_leader(&config.runner.coordinator)?,
             publisher: Transport::connect(&config.runner.publisher)?,
             handoff_checker: Transport::connect(&config.runner.handoff_checker)?,
         })

@@ -139,8 +139,10 @@ impl AllInOne {
             handoff_checker: handoff.transport(),
             runners: to_runners(address.clone(), own_runner.clone()),
         };
+        let own_address = tidegate_coordinator::own_address(&settings.coordinator.coordinator.address, bound);
         let coordinator = RunningCoordinator::start(
             &settings.coordinator,
+            own_address,
             store,
             peers,
             Arc::new(tidegate_coordinator::Kafka),
@@ -149,7 +151,11 @@ impl AllInOne {
         .await
         .map_err(|error| failed("starting the coordinator", error))?;
         let peers = tidegate_task_runner::Peers {
-            coordinator: Transport::in_process(coordinator.registry_service()),
+            // Should another process on the same store lead, its heartbeats go there.
+            coordinator: Transport::to_leader_by(
+                &address,
+                Transport::in_process(coordinator.registry_service()),
+            ),
             publisher: publisher.transport(),
             handoff_checker: handoff.transport(),
         };
@@ -164,6 +170,7 @@ impl AllInOne {
         // Until it is set the coordinator finds the runner over the socket, which answers the same.
         let _ = own_runner.set(Transport::in_process(runner.service()));
         let health = Health::new();
+        coordinator.tell_health(&health);
         let routes = Routes::new(coordinator.supervisor_service())
             .add_service(coordinator.registry_service())
             .add_service(publisher.service())
@@ -198,16 +205,12 @@ impl AllInOne {
         &self.address
     }
 
-    /// Waits until the server ends by itself (which it should not) or another coordinator has taken over.
+    /// Waits until the server ends by itself, which it should not.
     pub(crate) async fn ended(&mut self) -> Failure {
-        let deposed = self.coordinator.deposed();
-        tokio::select! {
-            () = deposed.cancelled() => Failure::Other("another coordinator has taken over this metadata store".into()),
-            ended = &mut self.serving => match ended {
-                Ok(Ok(())) => Failure::Other("the gRPC server stopped".into()),
-                Ok(Err(error)) => failed("serving", error),
-                Err(error) => failed("serving", error),
-            },
+        match (&mut self.serving).await {
+            Ok(Ok(())) => Failure::Other("the gRPC server stopped".into()),
+            Ok(Err(error)) => failed("serving", error),
+            Err(error) => failed("serving", error),
         }
     }
 
@@ -215,7 +218,7 @@ impl AllInOne {
     pub(crate) async fn drain(self) {
         self.health.not_serving().await;
         self.runner.drain(self.drain / 2).await;
-        self.coordinator.stop();
+        self.coordinator.resign().await;
         self.handoff.stop();
         self.publisher.drain(self.drain / 4).await;
         self.stop_serving.cancel();

@@ -12,7 +12,7 @@ pub struct Cli {
     /// How results are printed: tables for people, JSON for programs.
     #[arg(long, global = true, value_enum, default_value_t = Output::Table)]
     pub output: Output,
-    /// Address of the coordinator.
+    /// Address of the coordinator; several are separated by commas, and the one that leads answers.
     #[arg(
         long,
         global = true,

@@ -6,7 +6,7 @@ use tidegate_rpc::coordinator::v1::{ListSegmentsRequest, ListTasksRequest, Segme
 
 use crate::failure::Failure;
 
-/// A client of one coordinator that remembers whom it calls, for messages.
+/// A client of the coordinator that leads, found by way of one or more addresses; it remembers whom it calls, for messages.
 #[derive(Debug, Clone)]
 pub struct Coordinator {
     pub(crate) server: String,
@@ -16,7 +16,7 @@ pub struct Coordinator {
 impl Coordinator {
     /// Connects on first use.
     pub fn at(server: &str) -> Result<Self, Failure> {
-        let transport = Transport::connect(server).map_err(|error| Failure::Other(error.to_string()))?;
+        let transport = Transport::to_leader(server).map_err(|error| Failure::Other(error.to_string()))?;
         Ok(Self {
             server: server.to_owned(),
             api: clients::supervisor(transport),

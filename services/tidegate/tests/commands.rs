@@ -168,6 +168,41 @@ async fn serve() -> (String, Arc<Scripted>) {
     (address, scripted)
 }
 
+/// A coordinator that stands by.
+async fn stand_by(leader: Option<String>) -> String {
+    let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    let server = tidegate_rpc::clients::supervisor_server(Arc::new(Scripted::default()));
+    let refusing = tonic::service::interceptor::InterceptedService::new(server, move |_| {
+        Err(tidegate_rpc::follow::not_leading(leader.as_deref()))
+    });
+    tokio::spawn(async move {
+        let health = tidegate_rpc::health::Health::new();
+        let (routes, drain) = (tonic::service::Routes::new(refusing), Duration::from_secs(1));
+        tidegate_rpc::server::serve(listener, routes, &health, drain, std::future::pending()).await
+    });
+    address
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_command_finds_the_coordinator_that_leads_and_is_carried_out_once() {
+    let (leader, scripted) = serve().await;
+    let standby = stand_by(Some(leader.clone())).await;
+    let unknowing = stand_by(None).await;
+    for servers in [standby.clone(), format!("{unknowing},{standby}")] {
+        let (output, out, err) = tidegate(&servers, &["supervisor", "submit", "-"], "{}").await;
+        assert!(output.status.success(), "{err}");
+        assert_eq!(out, "supervisor wiki runs with version 3 of its spec\n");
+        assert_eq!(std::mem::take(&mut *scripted.submitted.lock().unwrap()).len(), 1);
+    }
+    let (output, _, err) = tidegate(&unknowing, &["supervisor", "list"], "").await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        err.contains("stands by") && err.contains("try again in 1s"),
+        "{err}"
+    );
+}
+
 async fn tidegate(server: &str, arguments: &[&str], input: &str) -> (Output, String, String) {
     let mut command = Command::new(env!("CARGO_BIN_EXE_tidegate"));
     command.args(arguments).env("TIDEGATE_SERVER", server);

@@ -23,6 +23,8 @@ pub enum Kind {
     Listen,
     /// `http://host:port` of another service.
     Address,
+    /// One or more of them, separated by commas.
+    Addresses,
     Path,
     /// `30s`, `5m`, `1h30m`, `500ms`, `PT30S`, or whole milliseconds.
     Duration,
@@ -72,6 +74,7 @@ impl Kind {
             Self::Secret => "secret".into(),
             Self::Listen => "host:port".into(),
             Self::Address => "http://host:port".into(),
+            Self::Addresses => "http://host:port, several separated by commas".into(),
             Self::Path => "path".into(),
             Self::Duration => "duration".into(),
             Self::Size => "size".into(),
@@ -95,6 +98,14 @@ impl Kind {
                     Err("write a numeric address with its port, like 127.0.0.1:7100 or [::]:7100".into())
                 }
             },
+            Self::Addresses => {
+                for one in text.split(',') {
+                    Self::Address
+                        .parse(one)
+                        .map_err(|why| format!("of {:?}: {why}", one.trim()))?;
+                }
+                Ok(Value::from(text))
+            }
             Self::Address => {
                 let rest = text
                     .strip_prefix("http://")
@@ -236,6 +247,9 @@ mod tests {
             (Kind::Listen, "[::1]:7100", "7100"),
             (Kind::Address, "http://publisher:7300", "publisher:7300"),
             (Kind::Address, "https://h", "http://"),
+            (Kind::Addresses, "http://a:7100", "a:7100"),
+            (Kind::Addresses, "http://a:7100, http://b:7100", "http://a:7100,"),
+            (Kind::Addresses, "http://a,https://b", "http://a;http://b,c"),
             (Kind::Count, "4", "0"),
             (Kind::Flag, "TRUE", "maybe"),
             (Kind::Choice(&["text", "json"]), "JSON", "xml"),

@@ -172,7 +172,8 @@ pub const COORDINATOR: Table = Table {
         absent(
             "coordinator.advertise",
             Kind::Address,
-            "Address that others use. Absent: `coordinator.listen`.",
+            "Address that others use; clients of a coordinator that stands by are sent to the \
+            leader's. Absent: `coordinator.listen`. Each coordinator has one of its own.",
         ),
         key(
             "coordinator.publisher",
@@ -210,7 +211,7 @@ pub const COORDINATOR: Table = Table {
             Kind::Duration,
             "15s",
             "Life of the leader lease; renewed at a third of it. \
-            Also how long a stand-by waits at most.",
+            A coordinator that stands by takes over when it was not renewed for so long.",
         ),
     ],
 };
@@ -239,9 +240,9 @@ pub const RUNNER: Table = Table {
         ),
         key(
             "runner.coordinator",
-            Kind::Address,
+            Kind::Addresses,
             "http://127.0.0.1:7100",
-            "Address of the coordinator.",
+            "Address of the coordinator, or of several; the one that leads is found by way of any that answers.",
         ),
         key(
             "runner.publisher",

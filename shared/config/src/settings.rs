@@ -191,7 +191,7 @@ pub struct RunnerConfig {
 pub struct RunnerSection {
     #[serde(flatten)]
     pub address: ListenConfig,
-    /// Address of the coordinator.
+    /// Address of the coordinator; several are separated by commas.
     pub coordinator: String,
     /// Address of the publisher.
     pub publisher: String,

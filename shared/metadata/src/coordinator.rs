@@ -5,12 +5,14 @@
 //! writes nothing); writes given together are stored together or not at all; a decision, once made, never
 //! changes (I5).
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use tidegate_types::{
     BaseSequenceName, EndOffsets, Epoch, GroupId, RunnerId, SequenceId, SupervisorId, TaskId, TimestampMillis,
 };
 
-use crate::{Document, StoreError};
+use crate::{Acquired, Candidate, Document, Lease, StoreError};
 
 /// A supervisor as it is now.
 #[derive(Debug, Clone, PartialEq)]
@@ -145,8 +147,32 @@ pub struct CoordinatorState {
 /// The coordinator's port.
 #[async_trait]
 pub trait CoordinatorStore: Send + Sync {
-    /// Takes the lease: raises the epoch by one and returns it. Writes with a lower epoch are refused from then
-    /// on. This version has one coordinator and does not wait for another one's lease to end.
+    /// The lease as it is now.
+    async fn lease(&self) -> Result<Lease, StoreError>;
+
+    /// Gives the lease to a candidate when nobody holds it, or when it is still exactly `over`: the one that the
+    /// candidate has seen and takes to be over. The epoch is raised: the holder before writes nothing more.
+    /// `now` is for people who look at the row; nothing is decided by it.
+    async fn acquire_lease(
+        &self,
+        candidate: &Candidate,
+        over: Option<&Lease>,
+        now: TimestampMillis,
+    ) -> Result<Acquired, StoreError>;
+
+    /// Shows the others that the holder lives. Refused ([`StoreError::Fenced`]) when the epoch is over.
+    async fn renew_lease(
+        &self,
+        epoch: Epoch,
+        lasts: Duration,
+        now: TimestampMillis,
+    ) -> Result<(), StoreError>;
+
+    /// Gives the lease back: the epoch is over, and a candidate may lead at once. Refused when it was over before.
+    async fn release_lease(&self, epoch: Epoch) -> Result<(), StoreError>;
+
+    /// Takes the lease whoever holds it, as coordinators of 0.1.0 do: raises the epoch by one and returns it.
+    /// Writes with a lower epoch are refused from then on.
     async fn raise_epoch(&self, holder: &str, now: TimestampMillis) -> Result<Epoch, StoreError>;
 
     /// The epoch that holds; 0 before the first `raise_epoch`.

@@ -160,6 +160,10 @@ table!(leases, "leases", {
     epoch: i64,
     acquired_at: i64,
     expires_at: i64,
+    address: String,
+    leased_epoch: i64,
+    renewal: i64,
+    lasts_millis: i64,
 });
 
 table!(supervisors, "supervisors", {

@@ -12,6 +12,7 @@ mod document;
 mod entity;
 mod error;
 mod handoff;
+mod lease;
 mod migrate;
 mod publisher;
 mod rows;
@@ -25,6 +26,7 @@ pub use database::Metadata;
 pub use document::{Document, DocumentError};
 pub use error::StoreError;
 pub use handoff::{HandoffFilter, HandoffRecord, HandoffState, HandoffStore, Ordinal};
+pub use lease::{Acquired, Candidate, Lease};
 pub use publisher::{
     Allocate, CatalogSegment, CommittedOffsets, InitializeOffsets, Publish, PublishAnswer, PublisherError,
     PublisherStore, Refusal, RegisterGroup, ResetOffsets, SegmentFilter, Used,

@@ -9,7 +9,13 @@ use std::collections::BTreeSet;
 use sea_orm::{ConnectionTrait, DatabaseTransaction, DbBackend, DbErr, Statement};
 
 /// (name, SQL for both databases), in order. Never changed once released.
-const MIGRATIONS: &[(&str, &str)] = &[("0001_first", include_str!("../migrations/0001_first.sql"))];
+const MIGRATIONS: &[(&str, &str)] = &[
+    ("0001_first", include_str!("../migrations/0001_first.sql")),
+    (
+        "0002_lease_address",
+        include_str!("../migrations/0002_lease_address.sql"),
+    ),
+];
 
 /// Any number that nobody else uses: "tidegate" in the bytes of it.
 const ADVISORY_LOCK: i64 = 0x7469_6465_6761_7465;

@@ -10,6 +10,8 @@ mod coordinator;
 mod databases;
 #[path = "conformance/handoff.rs"]
 mod handoff;
+#[path = "conformance/lease.rs"]
+mod lease;
 #[path = "conformance/lost_answers.rs"]
 mod lost_answers;
 #[path = "conformance/offsets.rs"]

@@ -1,4 +1,5 @@
-//! The standard gRPC health service: the whole process (empty name) is one thing, serving or not.
+//! The standard gRPC health service: the whole process (empty name) is one thing, serving or not; services whose
+//! state differs from it are told by their own names.
 
 use tonic_health::ServingStatus;
 use tonic_health::pb::health_client::HealthClient;
@@ -40,6 +41,16 @@ impl Health {
         ))
     }
 
+    /// The state of one service, by its full name.
+    pub async fn set(&self, service: &str, is_serving: bool) {
+        let status = if is_serving {
+            ServingStatus::Serving
+        } else {
+            ServingStatus::NotServing
+        };
+        self.reporter.set_service_status(service, status).await;
+    }
+
     /// Tells load balancers to send nothing new.
     pub async fn not_serving(&self) {
         self.reporter
@@ -48,11 +59,16 @@ impl Health {
     }
 }
 
-/// Asks a service for its health; `true` = serving.
+/// Asks a process for its health; `true` = serving.
 pub async fn check(transport: Transport) -> Result<bool, tonic::Status> {
+    check_service(transport, "").await
+}
+
+/// Asks for the health of one service, by its full name.
+pub async fn check_service(transport: Transport, service: &str) -> Result<bool, tonic::Status> {
     let answer = HealthClient::new(transport)
         .check(tonic_health::pb::HealthCheckRequest {
-            service: String::new(),
+            service: service.to_owned(),
         })
         .await?
         .into_inner();

@@ -5,6 +5,7 @@
 //! Must never: decide anything about the protocol.
 
 pub mod convert;
+pub mod follow;
 pub mod health;
 pub mod server;
 pub mod status;

@@ -79,7 +79,7 @@ impl Transport {
         ))
     }
 
-    fn boxed<S>(service: S) -> Self
+    pub(crate) fn boxed<S>(service: S) -> Self
     where
         S: Service<Request<Body>, Response = Response<Body>, Error = BoxError>
             + Clone

@@ -81,7 +81,11 @@ families! {
     Gauge<1> SLOTS "tidegate_slots" ["state"]
         "Slots of all live runners by state: used, free."
     Gauge<0> LEADER "tidegate_coordinator_leader" []
-        "1 when this coordinator leads."
+        "1 when this coordinator leads, 0 when it stands by."
+    Gauge<0> LEADER_EPOCH "tidegate_coordinator_epoch" []
+        "Epoch of the leader that this coordinator knows of, itself or another one."
+    Counter<1> LEADER_CHANGES "tidegate_coordinator_leader_changes_total" ["what"]
+        "How often this coordinator took the lead and left it: took, left."
 }
 
 /// The page for operators.

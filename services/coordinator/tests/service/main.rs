@@ -7,5 +7,6 @@
 )]
 
 mod api;
+mod election;
 mod fakes;
 mod supervision;

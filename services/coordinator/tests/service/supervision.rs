@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use tidegate_metadata::CoordinatorStore as _;
 use tidegate_rpc::coordinator::v1 as api;
+use tidegate_rpc::follow::leader_named;
 use tidegate_rpc::task_runner::v1::TaskState;
 use tidegate_types::TimestampMillis;
 use tonic::Code;
@@ -472,22 +473,34 @@ async fn a_task_of_nobody_is_stopped_and_an_ended_one_is_forgotten() {
     );
 }
 
+/// It finds out by its own write, long before it would renew.
 #[tokio::test]
-async fn a_coordinator_whose_lease_is_taken_ends_and_its_tasks_go_on() {
+async fn a_write_after_the_lease_was_taken_is_refused_and_the_coordinator_steps_down() {
     let world = World::start(&[(0, 1)]).await;
     world.submit(&spec("")).await.unwrap();
     world.until("a task reads", |status| reads(status, 1)).await;
     let held = world.held();
+    let before = world.store.load_all().await.unwrap();
     world
         .store
         .raise_epoch("another", TimestampMillis(now_millis()))
         .await
         .unwrap();
-    let deposed = world.coordinator.deposed();
-    tokio::time::timeout(Duration::from_secs(30), deposed.cancelled())
-        .await
-        .unwrap();
     let refused = world.submit(&spec(r#""replicas":2"#)).await.unwrap_err();
     assert_eq!(refused.code(), Code::Unavailable, "{refused}");
-    assert_eq!(world.held(), held);
+    let steps_down = world.coordinator.until_leads(false);
+    tokio::time::timeout(Duration::from_secs(2), steps_down)
+        .await
+        .unwrap();
+    assert_eq!(
+        world.store.load_all().await.unwrap().supervisors,
+        before.supervisors
+    );
+    assert_eq!(world.held(), held, "its tasks go on");
+    let refused = world.submit(&spec("")).await.unwrap_err();
+    assert_eq!(
+        leader_named(&refused),
+        Some(""),
+        "the new one did not tell where it is"
+    );
 }

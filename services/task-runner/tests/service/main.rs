@@ -6,6 +6,7 @@
     reason = "a test file; helpers are outside #[test]"
 )]
 
+mod leaders;
 mod peers;
 mod publishing;
 mod reading;

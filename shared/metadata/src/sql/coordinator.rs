@@ -1,5 +1,7 @@
 //! [`CoordinatorStore`] on a database.
 
+use std::time::Duration;
+
 use async_trait::async_trait;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -12,7 +14,7 @@ use crate::coordinator::{
 use crate::database::{BodyError, in_transaction};
 use crate::entity::{checkpoint_log, leases, runners, supervisor_history, supervisors, task_groups, tasks};
 use crate::rows::{Reader, json, set, signed};
-use crate::{Metadata, StoreError};
+use crate::{Acquired, Candidate, Lease, Metadata, StoreError};
 
 /// Name of the coordinator's lease.
 const LEASE: &str = "coordinator";
@@ -21,20 +23,100 @@ type Body<T> = Result<T, BodyError>;
 
 #[async_trait]
 impl CoordinatorStore for Metadata {
+    async fn lease(&self) -> Result<Lease, StoreError> {
+        let row = leases::Entity::find_by_id(LEASE).one(self.reader()).await;
+        let row = row.map_err(|error| crate::error::failed("read the coordinator's lease", &error))?;
+        Ok(lease_of(row))
+    }
+
+    async fn acquire_lease(
+        &self,
+        candidate: &Candidate,
+        over: Option<&Lease>,
+        now: TimestampMillis,
+    ) -> Result<Acquired, StoreError> {
+        let lasts = millis(candidate.lasts);
+        let done = in_transaction!(self, Write, "acquire the coordinator's lease", |tx| async {
+            let held = locked(&*tx).await?;
+            if !held.is_free() && over != Some(&held) {
+                return Body::Ok(Acquired::Held(held));
+            }
+            let epoch = Epoch(held.epoch.0.saturating_add(1));
+            let row = leases::ActiveModel {
+                holder: set(candidate.holder.as_str()),
+                epoch: set(signed(epoch.0)),
+                acquired_at: set(now.0),
+                expires_at: set(now.0.saturating_add(lasts)),
+                address: set(candidate.address.as_str()),
+                leased_epoch: set(signed(epoch.0)),
+                renewal: set(0),
+                lasts_millis: set(lasts),
+                ..Default::default()
+            };
+            put_lease(&*tx, row).await?;
+            Body::Ok(Acquired::Acquired { epoch })
+        });
+        done.map_err(StoreError::from)
+    }
+
+    async fn renew_lease(
+        &self,
+        epoch: Epoch,
+        lasts: Duration,
+        now: TimestampMillis,
+    ) -> Result<(), StoreError> {
+        const WHAT: &str = "renew the coordinator's lease";
+        let lasts = millis(lasts);
+        let done = in_transaction!(self, Write, "renew the coordinator's lease", |tx| async {
+            let held = locked(&*tx).await?;
+            if held.epoch != epoch {
+                return Body::Err(fenced(WHAT, held.epoch, epoch));
+            }
+            let row = leases::ActiveModel {
+                expires_at: set(now.0.saturating_add(lasts)),
+                renewal: set(signed(held.renewal.saturating_add(1))),
+                lasts_millis: set(lasts),
+                ..Default::default()
+            };
+            put_lease(&*tx, row).await
+        });
+        done.map_err(StoreError::from)
+    }
+
+    async fn release_lease(&self, epoch: Epoch) -> Result<(), StoreError> {
+        const WHAT: &str = "release the coordinator's lease";
+        let done = in_transaction!(self, Write, "release the coordinator's lease", |tx| async {
+            let held = locked(&*tx).await?;
+            if held.epoch != epoch {
+                return Body::Err(fenced(WHAT, held.epoch, epoch));
+            }
+            let over = signed(epoch.0.saturating_add(1));
+            let row = leases::ActiveModel {
+                holder: set(""),
+                epoch: set(over),
+                expires_at: set(0),
+                address: set(""),
+                leased_epoch: set(over),
+                renewal: set(0),
+                ..Default::default()
+            };
+            put_lease(&*tx, row).await
+        });
+        done.map_err(StoreError::from)
+    }
+
     async fn raise_epoch(&self, holder: &str, now: TimestampMillis) -> Result<Epoch, StoreError> {
         let done = in_transaction!(self, Write, "raise the coordinator's epoch", |tx| async {
-            let held = lease(&*tx).await?;
-            let raised = Epoch(held.0.saturating_add(1));
-            leases::Entity::update_many()
-                .set(leases::ActiveModel {
-                    holder: set(holder),
-                    epoch: set(signed(raised.0)),
-                    acquired_at: set(now.0),
-                    ..Default::default()
-                })
-                .filter(leases::Column::Name.eq(LEASE))
-                .exec(&*tx)
-                .await?;
+            let held = locked(&*tx).await?;
+            let raised = Epoch(held.epoch.0.saturating_add(1));
+            // These columns and no others, as 0.1.0 does.
+            let row = leases::ActiveModel {
+                holder: set(holder),
+                epoch: set(signed(raised.0)),
+                acquired_at: set(now.0),
+                ..Default::default()
+            };
+            put_lease(&*tx, row).await?;
             Body::Ok(raised)
         });
         done.map_err(StoreError::from)
@@ -152,19 +234,58 @@ impl CoordinatorStore for Metadata {
     }
 }
 
-/// The epoch that holds; the lease's row is locked until the transaction ends, so that nobody raises it meanwhile.
-async fn lease<C: ConnectionTrait>(tx: &C) -> Body<Epoch> {
+/// The lease; its row is locked until the transaction ends, so that nobody raises the epoch meanwhile.
+async fn locked<C: ConnectionTrait>(tx: &C) -> Body<Lease> {
     let row = leases::Entity::find_by_id(LEASE).lock_exclusive().one(tx).await?;
-    Ok(Epoch(row.map_or(0, |row| row.epoch.unsigned_abs())))
+    Ok(lease_of(row))
+}
+
+async fn put_lease<C: ConnectionTrait>(tx: &C, row: leases::ActiveModel) -> Body<()> {
+    leases::Entity::update_many()
+        .set(row)
+        .filter(leases::Column::Name.eq(LEASE))
+        .exec(tx)
+        .await?;
+    Ok(())
+}
+
+fn lease_of(row: Option<leases::Model>) -> Lease {
+    let Some(row) = row else {
+        return Lease {
+            holder: String::new(),
+            address: String::new(),
+            epoch: Epoch(0),
+            renewal: 0,
+            lasts: None,
+        };
+    };
+    // What 0.1.0 does not write is of the holder before it.
+    let is_whole = row.leased_epoch == row.epoch;
+    let lasts = Duration::from_millis(row.lasts_millis.unsigned_abs());
+    Lease {
+        holder: row.holder,
+        address: if is_whole { row.address } else { String::new() },
+        epoch: Epoch(row.epoch.unsigned_abs()),
+        renewal: if is_whole { row.renewal.unsigned_abs() } else { 0 },
+        lasts: is_whole.then_some(lasts),
+    }
+}
+
+fn millis(duration: Duration) -> i64 {
+    i64::try_from(duration.as_millis()).unwrap_or(i64::MAX)
+}
+
+fn fenced(what: &'static str, held: Epoch, given: Epoch) -> BodyError {
+    StoreError::Fenced { what, held, given }.into()
 }
 
 /// A higher epoch than the stored one cannot be: it was not given by this store.
 async fn check_epoch<C: ConnectionTrait>(what: &'static str, tx: &C, given: Epoch) -> Body<()> {
-    let held = lease(tx).await?;
+    let held = locked(tx).await?.epoch;
     if given == held {
         Ok(())
     } else {
-        Err(StoreError::Fenced { what, held, given }.into())
+        Err(fenced(what, held, given))
     }
 }
 

@@ -75,19 +75,19 @@ pub(crate) struct World {
     pub(crate) coordinator: RunningCoordinator,
     pub(crate) api: SupervisorClient,
     /// Where runners send their heartbeats: the coordinator that leads.
-    registry: Arc<Mutex<RegistryClient>>,
+    pub(crate) registry: Arc<Mutex<RegistryClient>>,
 }
 
-fn config() -> CoordinatorConfig {
+fn config(lease: Duration) -> CoordinatorConfig {
     let set = [
-        "metadata.url=sqlite::memory:",
-        "coordinator.runner_timeout=3s",
-        "coordinator.heartbeat_interval=100ms",
-        "coordinator.lease_duration=300ms",
-        "coordinator.rpc_timeout=1s",
+        "metadata.url=sqlite::memory:".to_owned(),
+        "coordinator.runner_timeout=3s".to_owned(),
+        "coordinator.heartbeat_interval=100ms".to_owned(),
+        format!("coordinator.lease_duration={}ms", lease.as_millis()),
+        "coordinator.rpc_timeout=1s".to_owned(),
     ];
     let arguments = ConfigArgs {
-        set: set.map(str::to_owned).to_vec(),
+        set: set.to_vec(),
         ..ConfigArgs::default()
     };
     tidegate_config::load::<CoordinatorConfig>(&arguments.sources())
@@ -107,7 +107,12 @@ impl World {
             .insert("edits".into(), bounds.to_vec());
         let publisher = Arc::new(FakePublisher::default());
         let runners = Arc::new(Mutex::new(BTreeMap::new()));
-        let coordinator = lead(&store, &broker, &publisher, &runners).await;
+        let fakes = Fakes {
+            broker: broker.clone(),
+            publisher: publisher.clone(),
+            runners: runners.clone(),
+        };
+        let coordinator = fakes.coordinator(&store, ADDRESS, LEASE).await;
         let api = clients::supervisor(Transport::in_process(coordinator.supervisor_service()));
         let registry = clients::registry(Transport::in_process(coordinator.registry_service()));
         let world = Self {
@@ -151,10 +156,18 @@ impl World {
     /// Another life of the coordinator, on the same store.
     pub(crate) async fn restart(&mut self) {
         self.coordinator.stop();
-        self.coordinator = lead(&self.store, &self.broker, &self.publisher, &self.runners).await;
+        self.coordinator = self.fakes().coordinator(&self.store, ADDRESS, LEASE).await;
         self.api = clients::supervisor(Transport::in_process(self.coordinator.supervisor_service()));
         *self.registry.lock().unwrap() =
             clients::registry(Transport::in_process(self.coordinator.registry_service()));
+    }
+
+    pub(crate) fn fakes(&self) -> Fakes {
+        Fakes {
+            broker: self.broker.clone(),
+            publisher: self.publisher.clone(),
+            runners: self.runners.clone(),
+        }
     }
 
     pub(crate) fn registry(&self) -> RegistryClient {
@@ -224,32 +237,51 @@ impl World {
     }
 }
 
-async fn lead(
-    store: &Arc<HeldStore>,
-    broker: &Arc<FakeBroker>,
-    publisher: &Arc<FakePublisher>,
-    runners: &Arc<Mutex<BTreeMap<String, Arc<FakeRunner>>>>,
-) -> RunningCoordinator {
-    let known = runners.clone();
-    let peers = Peers {
-        publisher: Transport::in_process(clients::publisher_server(publisher.clone())),
-        handoff_checker: Transport::in_process(clients::handoff_server(publisher.clone())),
-        runners: Arc::new(move |address: &str| {
-            let runner = known.lock().unwrap().get(address).cloned();
-            let runner = runner.ok_or_else(|| format!("nobody is at {address}"))?;
-            Ok(Transport::in_process(clients::runner_server(runner)))
-        }),
-    };
-    let store: Arc<dyn CoordinatorStore> = store.clone();
-    RunningCoordinator::start(
-        &config(),
-        store,
-        peers,
-        broker.clone(),
-        Metrics::new("coordinator"),
-    )
-    .await
-    .unwrap()
+/// Of one coordinator that nobody disturbs.
+const ADDRESS: &str = "http://127.0.0.1:7100";
+const LEASE: Duration = Duration::from_secs(15);
+
+/// What coordinators have around them.
+#[derive(Clone, Default)]
+pub(crate) struct Fakes {
+    pub(crate) broker: Arc<FakeBroker>,
+    pub(crate) publisher: Arc<FakePublisher>,
+    pub(crate) runners: Arc<Mutex<BTreeMap<String, Arc<FakeRunner>>>>,
+}
+
+impl Fakes {
+    /// A coordinator that leads, or stands by.
+    pub(crate) async fn coordinator(
+        &self,
+        store: &Arc<HeldStore>,
+        address: &str,
+        lease: Duration,
+    ) -> RunningCoordinator {
+        let begun = self.try_coordinator(store, address, lease, Metrics::new("coordinator"));
+        begun.await.unwrap()
+    }
+
+    pub(crate) async fn try_coordinator(
+        &self,
+        store: &Arc<HeldStore>,
+        address: &str,
+        lease: Duration,
+        metrics: Metrics,
+    ) -> Result<RunningCoordinator, tidegate_coordinator::CoordinatorError> {
+        let known = self.runners.clone();
+        let peers = Peers {
+            publisher: Transport::in_process(clients::publisher_server(self.publisher.clone())),
+            handoff_checker: Transport::in_process(clients::handoff_server(self.publisher.clone())),
+            runners: Arc::new(move |address: &str| {
+                let runner = known.lock().unwrap().get(address).cloned();
+                let runner = runner.ok_or_else(|| format!("nobody is at {address}"))?;
+                Ok(Transport::in_process(clients::runner_server(runner)))
+            }),
+        };
+        let (config, address) = (config(lease), address.to_owned());
+        let store: Arc<dyn CoordinatorStore> = store.clone();
+        RunningCoordinator::start(&config, address, store, peers, self.broker.clone(), metrics).await
+    }
 }
 
 pub(crate) fn offsets(pairs: &[(i32, i64)]) -> tidegate_rpc::types::v1::PartitionOffsets {
