@@ -47,6 +47,8 @@ pub(crate) struct Catalog {
     answers: BTreeMap<(SequenceName, String), SegmentId>,
     resets: BTreeMap<String, Committed>,
     mutant: Option<Mutant>,
+    /// The highest epoch that was seen.
+    epoch: Epoch,
     pub(crate) segments: Vec<Published>,
     /// Staged objects: key to rows.
     pub(crate) objects: BTreeMap<String, Vec<Row>>,
@@ -80,6 +82,15 @@ impl Catalog {
             mutant,
             ..Self::default()
         }
+    }
+
+    /// Refuses callers whose lease is over.
+    pub(crate) fn admit(&mut self, epoch: Epoch) -> bool {
+        if epoch < self.epoch && self.mutant != Some(Mutant::NoEpochFence) {
+            return false;
+        }
+        self.epoch = self.epoch.max(epoch);
+        true
     }
 
     pub(crate) fn committed(&self) -> Option<Committed> {

@@ -1,4 +1,5 @@
-//! The coordinator: documents and a log that survive, one supervisor machine that does not.
+//! The coordinators: documents and a log that survive, supervisor machines that do not. One leads by its epoch; one
+//! that was overtaken goes on until a write of its own is refused, or it notices.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -103,32 +104,35 @@ impl Stored {
     }
 }
 
+/// One process.
 #[derive(Debug, Default)]
 pub(crate) struct Coordinator {
     pub(crate) machine: Option<Supervisor>,
-    /// Number of its process life.
+    /// Number of its process life, never given twice.
     pub(crate) life: u64,
+    /// Its lease; writes with an older one than the newest are refused.
+    pub(crate) epoch: Epoch,
     pub(crate) todo: VecDeque<Action>,
-    pub(crate) ids: Ids,
-    pub(crate) stored: Stored,
 }
 
 impl Coordinator {
     pub(crate) fn crash(&mut self) {
         self.machine = None;
-        self.life += 1;
         self.todo.clear();
     }
 
-    /// Raises the epoch and takes up what is stored.
+    /// Takes the lease and takes up what is stored.
     pub(crate) fn restart(
         &mut self,
+        stored: &mut Stored,
+        life: u64,
         now: TimestampMillis,
         can_checkpoint: bool,
     ) -> Result<(), serde_json::Error> {
-        self.life += 1;
-        self.stored.epoch = Epoch(self.stored.epoch.0 + 1);
-        if let Some((document, loaded)) = self.stored.load()? {
+        self.life = life;
+        stored.epoch = Epoch(stored.epoch.0 + 1);
+        self.epoch = stored.epoch;
+        if let Some((document, loaded)) = stored.load()? {
             self.machine = Some(Supervisor::restore(document, loaded, limits(can_checkpoint), now));
         }
         Ok(())

@@ -17,6 +17,9 @@ mod world;
 
 use std::collections::BTreeMap;
 use std::fmt;
+use std::panic;
+
+use tidegate_protocol::mutation;
 
 pub use mutant::{Mutant, UnknownMutant};
 pub use world::{Mode, Options};
@@ -82,6 +85,9 @@ pub const EXPECTED: &[&str] = &[
     "log trimmed",
     "closed by its period",
     "several sequences behind",
+    "leader overtaken",
+    "a stale leader's write refused",
+    "a stale leader's call refused",
 ];
 
 /// A seed whose run broke an invariant or did not converge.
@@ -111,7 +117,26 @@ impl std::error::Error for Failure {}
 
 /// Runs one seed to its end.
 pub fn run(seed: u64, options: Options) -> Result<Coverage, Box<Failure>> {
-    world::World::new(seed, options).run()
+    mutation::set(options.mutant.and_then(Mutant::inside));
+    // A debug assertion inside a machine is a find like any other.
+    let result = if options.mutant.is_some() {
+        panic::catch_unwind(|| world::World::new(seed, options).run())
+    } else {
+        Ok(world::World::new(seed, options).run())
+    };
+    mutation::set(None);
+    result.unwrap_or_else(|cause| {
+        let text = cause
+            .downcast_ref::<String>()
+            .cloned()
+            .unwrap_or_else(|| "an assertion of a machine".to_owned());
+        Err(Box::new(Failure {
+            seed,
+            step: 0,
+            what: text,
+            trace: Vec::new(),
+        }))
+    })
 }
 
 /// Runs seeds `from .. from + seeds`; stops at the first failure.

@@ -6,6 +6,8 @@
 use std::fmt;
 use std::str::FromStr;
 
+use tidegate_protocol::mutation::Mutation;
+
 macro_rules! mutants {
     ($($(#[doc = $what:literal])+ $variant:ident $name:literal)*) => {
         /// One mistake.
@@ -41,6 +43,34 @@ mutants! {
     PublishWithoutCompare "publish-without-compare"
     /// A commit moves the offsets and leaves a segment out (I1).
     OffsetsWithoutSegment "offsets-without-segment"
+    /// Nobody looks at the epoch of a leader: one that was overtaken writes and calls on.
+    NoEpochFence "no-epoch-fence"
+    /// A round takes the lowest offset of each partition instead of the highest.
+    LowestOffset "lowest-offset"
+    /// "Already published" is a failure.
+    AlreadyPublishedFails "already-published-fails"
+    /// A checkpoint is trimmed from the log before its sequence is published.
+    TrimUnpublished "trim-unpublished"
+    /// The last sequence that is ready is published first (I4).
+    PublishLastFirst "publish-last-first"
+    /// The next sequence starts where a replica stands, not where the last one was decided to end.
+    StartWhereItStands "start-where-it-stands"
+    /// An end that a replica has read past is taken.
+    TakeEndBehind "take-end-behind"
+    /// A replacement starts at the start of its group, with the sequence ids that are left.
+    StartAtGroupStart "start-at-group-start"
+    /// Local copies go when they are published (I9).
+    DropAtPublish "drop-at-publish"
+    /// A replica that stands without need is not told to read on (B01).
+    NeverResume "never-resume"
+    /// The next group starts at the committed offsets while the one before it still publishes.
+    StartAtCommitted "start-at-committed"
+    /// A restarted coordinator does not read the checkpoint log (D18).
+    ForgetLog "forget-log"
+    /// Tasks are told an end before it is in the log (I5).
+    TellBeforeLogged "tell-before-logged"
+    /// A reset leaves the groups of the old generation alone (D34).
+    KeepGroupsAtReset "keep-groups-at-reset"
     /// A registration that was overtaken replaces the newer one.
     OvertakenRegistration "overtaken-registration"
     /// The tier is said to have a segment that it does not have (I9).
@@ -51,6 +81,28 @@ mutants! {
     HandoffAskedOnce "handoff-asked-once"
     /// A restored task is restored with its offsets and without its rows.
     RestoredWithoutRows "restored-without-rows"
+}
+
+impl Mutant {
+    /// The mistake inside the machines, for those that are not in the world around them.
+    pub(crate) fn inside(self) -> Option<Mutation> {
+        Some(match self {
+            Self::LowestOffset => Mutation::LowestOffset,
+            Self::AlreadyPublishedFails => Mutation::AlreadyPublishedFails,
+            Self::TrimUnpublished => Mutation::TrimUnpublished,
+            Self::PublishLastFirst => Mutation::PublishLastFirst,
+            Self::StartWhereItStands => Mutation::StartWhereItStands,
+            Self::TakeEndBehind => Mutation::TakeEndBehind,
+            Self::StartAtGroupStart => Mutation::StartAtGroupStart,
+            Self::DropAtPublish => Mutation::DropAtPublish,
+            Self::NeverResume => Mutation::NeverResume,
+            Self::StartAtCommitted => Mutation::StartAtCommitted,
+            Self::ForgetLog => Mutation::ForgetLog,
+            Self::TellBeforeLogged => Mutation::TellBeforeLogged,
+            Self::KeepGroupsAtReset => Mutation::KeepGroupsAtReset,
+            _ => return None,
+        })
+    }
 }
 
 impl fmt::Display for Mutant {

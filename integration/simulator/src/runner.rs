@@ -10,7 +10,7 @@ use tidegate_protocol::task::{
     RowCounts, Run, Sinks, Snapshot, Step, TaskAction, TaskEvent, TaskMachine, TaskRecord, TaskSettings,
     Ticket, Trigger, Unknown,
 };
-use tidegate_types::{EndOffsets, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis};
+use tidegate_types::{EndOffsets, Epoch, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis};
 
 use crate::Mutant;
 use crate::catalog::{Catalog, Publish, Row};
@@ -167,10 +167,12 @@ impl Task {
 
     pub(crate) fn stand_still(&mut self, ticket: Ticket) -> TaskEvent {
         self.reads = false;
-        TaskEvent::StoodStill {
-            ticket,
-            next: self.read.next.clone(),
-        }
+        let next = if self.has_begun {
+            self.read.next.clone()
+        } else {
+            self.machine.next().clone()
+        };
+        TaskEvent::StoodStill { ticket, next }
     }
 
     /// Spills what is in memory; the files are written before the record says so.
@@ -181,6 +183,16 @@ impl Task {
         names: &mut u64,
         mutant: Option<Mutant>,
     ) -> TaskEvent {
+        if !self.has_begun {
+            let read = self.machine.record().read.clone();
+            return TaskEvent::Persisted {
+                ticket,
+                snapshot: Box::new(Snapshot {
+                    read,
+                    runs: Vec::new(),
+                }),
+            };
+        }
         self.read.sequences = self.sinks.sequences().clone();
         let mut runs = Vec::new();
         for ((sequence, segment, ordinal), mut rows) in std::mem::take(&mut self.memory) {
@@ -478,6 +490,8 @@ pub(crate) struct Runner {
     pub(crate) up: bool,
     /// Number of its process life; what was sent to an earlier one is not for this one.
     pub(crate) life: u64,
+    /// The highest epoch that it has seen; durable.
+    pub(crate) epoch: Epoch,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     pub(crate) disks: BTreeMap<TaskId, Disk>,
 }

@@ -17,10 +17,12 @@ use tidegate_protocol::supervisor::{CallError, Event, PauseAnswer, TaskAnswer};
 use tidegate_protocol::task::{
     Answer, Assignment, LogEntry, Outcome, PublishAnswer, StagedObject, TaskEvent, TaskSettings,
 };
-use tidegate_types::{BaseSequenceName, Epoch, RunnerId, SequenceId, TaskId, TimestampMillis};
+use tidegate_types::{
+    BaseSequenceName, Epoch, PartitionOffsets, RunnerId, SequenceId, TaskId, TimestampMillis,
+};
 
 use crate::catalog::{self, Catalog, Publish};
-use crate::coordinator::Coordinator;
+use crate::coordinator::{Coordinator, Ids, Stored};
 use crate::log::Log;
 use crate::runner::Runner;
 use crate::schedule::Schedule;
@@ -60,6 +62,7 @@ impl Default for Options {
 
 const CALL_TIMEOUT: i64 = 2_000;
 const RUNNERS: usize = 3;
+const COORDINATORS: usize = 2;
 
 /// What a runner is asked about a task.
 #[derive(Debug, Clone)]
@@ -158,7 +161,13 @@ enum Happening {
         runner: RunnerId,
         life: u64,
     },
-    RestartCoordinator,
+    RestartCoordinator {
+        index: usize,
+    },
+    /// A coordinator notices that another one leads.
+    Depose {
+        life: u64,
+    },
     RestartRunner {
         runner: RunnerId,
     },
@@ -181,7 +190,14 @@ pub(crate) struct World {
     schedule: Schedule<Happening>,
     log: Log,
     catalog: Catalog,
-    coordinator: Coordinator,
+    coordinators: Vec<Coordinator>,
+    /// What the coordinators keep in the metadata store.
+    stored: Stored,
+    ids: Ids,
+    /// Process lives of coordinators so far.
+    lives: u64,
+    /// Where replicas stand still, as coordinators heard, until they are told something.
+    standing: BTreeMap<(u64, TaskId), PartitionOffsets>,
     runners: BTreeMap<RunnerId, Runner>,
     waiting: BTreeMap<u64, Waiting>,
     open_publishes: BTreeSet<u64>,
@@ -228,7 +244,11 @@ impl World {
             schedule: Schedule::new(TimestampMillis(1_700_000_000_000)),
             log,
             catalog: Catalog::with(options.mutant),
-            coordinator: Coordinator::default(),
+            coordinators: (0..COORDINATORS).map(|_| Coordinator::default()).collect(),
+            stored: Stored::default(),
+            ids: Ids::default(),
+            lives: 0,
+            standing: BTreeMap::new(),
             runners: (1..=RUNNERS)
                 .filter_map(|n| Some((RunnerId::new(format!("r{n}")).ok()?, Runner::default())))
                 .collect(),
@@ -252,7 +272,7 @@ impl World {
         for runner in ids {
             world.schedule.after(0, Happening::RestartRunner { runner });
         }
-        world.schedule.after(0, Happening::RestartCoordinator);
+        world.schedule.after(0, Happening::RestartCoordinator { index: 0 });
         world.schedule.after(50, Happening::Trouble);
         world.schedule.after(100, Happening::Serve);
         world
@@ -286,7 +306,7 @@ impl World {
             }
         }
         let committed = self.catalog.offsets();
-        if let Some(machine) = &self.coordinator.machine {
+        if let Some(machine) = self.leader().and_then(|leader| leader.machine.as_ref()) {
             let groups: Vec<String> = machine
                 .groups()
                 .map(|group| format!("{} {:?}", group.document.id, group.document.state))
@@ -313,13 +333,27 @@ impl World {
     }
 
     fn has_converged(&self) -> bool {
-        let nobody_waits = self.coordinator.machine.as_ref().is_some_and(|machine| {
+        let machine = self.leader().and_then(|leader| leader.machine.as_ref());
+        let nobody_waits = machine.is_some_and(|machine| {
             let mut groups = machine.groups();
             groups.all(|group| matches!(group.document.state, GroupState::Reading | GroupState::Done))
         });
         nobody_waits
             && self.catalog.offsets() == self.log.latest()
             && self.catalog.segments.iter().all(|segment| segment.served)
+    }
+
+    /// The coordinator whose writes are taken.
+    fn leader(&self) -> Option<&Coordinator> {
+        let leads = |one: &&Coordinator| one.machine.is_some() && one.epoch == self.stored.epoch;
+        self.coordinators.iter().find(leads)
+    }
+
+    /// The coordinator that lives this life still.
+    fn coordinator(&mut self, life: u64) -> Option<&mut Coordinator> {
+        self.coordinators
+            .iter_mut()
+            .find(|one| one.life == life && one.machine.is_some())
     }
 
     fn is(&self, mutant: Mutant) -> bool {
@@ -404,7 +438,11 @@ impl World {
             }
             Happening::AskHandoff { runner, life, task } => self.ask_handoff(&runner, life, &task),
             Happening::Heartbeat { runner, life } => self.heartbeat(&runner, life),
-            Happening::RestartCoordinator => self.restart_coordinator(),
+            Happening::RestartCoordinator { index } => self.restart_coordinator(index),
+            Happening::Depose { life } => {
+                self.depose(life);
+                Ok(())
+            }
             Happening::RestartRunner { runner } => {
                 if let Some(found) = self.runners.get_mut(&runner).filter(|found| !found.up) {
                     found.restart(self.task_settings);

@@ -31,3 +31,15 @@ fn seed_236_a_registration_is_overtaken() {
 fn seed_386_a_group_is_over_before_its_elder() {
     run(386, Options::default()).unwrap();
 }
+
+/// Rows were lost while many sequences waited to be published: the reader was held back although it was needed.
+#[test]
+fn seed_1441_rows_are_lost_while_many_sequences_wait() {
+    run(1441, Options::default()).unwrap();
+}
+
+/// A replica told where it stood, fell silent, and the end was decided before that.
+#[test]
+fn seed_436_a_replica_falls_silent_after_it_answered() {
+    run(436, Options::default()).unwrap();
+}

@@ -8,6 +8,7 @@
 pub mod allocate;
 pub mod group;
 pub mod handoff;
+pub mod mutation;
 pub mod publish;
 pub mod sequence;
 pub mod supervisor;

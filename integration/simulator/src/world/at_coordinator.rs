@@ -3,29 +3,54 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use rand::Rng as _;
-use tidegate_protocol::supervisor::{Action, Change, Discovery, Event, Supervisor};
+use tidegate_protocol::supervisor::{
+    Action, Change, Discovery, Event, PauseAnswer, Supervisor, TaskAnswer,
+};
 use tidegate_protocol::task::{LogEntry, TaskEvent};
-use tidegate_types::BaseSequenceName;
+use tidegate_types::{BaseSequenceName, GroupId, TaskId};
 
 use super::{Checked, Happening, Kind, StoreCall, TaskCall, World, away};
+use crate::Mutant;
 use crate::catalog;
 use crate::coordinator::{Coordinator, limits, settings, supervisor_id};
 
 impl World {
-    pub(super) fn restart_coordinator(&mut self) -> Checked {
-        if self.coordinator.machine.is_some() {
+    pub(super) fn restart_coordinator(&mut self, index: usize) -> Checked {
+        let leads = self.leader().is_some();
+        let lives = self.coordinators[index].machine.is_some();
+        if lives && !leads {
+            // Overtaken by one that has crashed since: it must notice before it can lead again.
+            self.schedule.after(500, Happening::RestartCoordinator { index });
+        }
+        if lives || (leads && !self.faults) {
             return Ok(());
         }
         let now = self.schedule.now;
-        self.coordinator
-            .restart(now, self.checkpointing)
+        self.lives += 1;
+        let life = self.lives;
+        let Self {
+            coordinators,
+            stored,
+            checkpointing,
+            ..
+        } = self;
+        coordinators[index]
+            .restart(stored, life, now, *checkpointing)
             .map_err(|error| format!("stored documents cannot be read: {error}"))?;
         self.note(format!(
-            "the coordinator starts, epoch {}",
-            self.coordinator.stored.epoch
+            "coordinator {index} leads, epoch {}",
+            self.stored.epoch
         ));
-        let life = self.coordinator.life;
-        if self.coordinator.machine.is_none() {
+        if leads {
+            self.coverage.hit("leader overtaken");
+        }
+        let overtaken = self.coordinators.iter().filter(|other| other.machine.is_some() && other.life != life);
+        let overtaken: Vec<u64> = overtaken.map(|other| other.life).collect();
+        for other in overtaken {
+            let pause = self.random.random_range(1..6_000);
+            self.schedule.after(pause, Happening::Depose { life: other });
+        }
+        if self.coordinators[index].machine.is_none() {
             let (replicas, task_count, variant) = self.spec;
             let (machine, actions) = Supervisor::submit(
                 supervisor_id(),
@@ -33,8 +58,8 @@ impl World {
                 limits(self.checkpointing),
                 now,
             );
-            self.coordinator.machine = Some(machine);
-            self.coordinator.todo.extend(actions);
+            self.coordinators[index].machine = Some(machine);
+            self.coordinators[index].todo.extend(actions);
             self.schedule.after(0, Happening::CoordinatorStep { life });
         }
         self.schedule.after(1, Happening::Tick { life });
@@ -42,7 +67,7 @@ impl World {
     }
 
     pub(super) fn tick(&mut self, life: u64) -> Checked {
-        if life == self.coordinator.life {
+        if self.coordinator(life).is_some() {
             self.schedule.after(200, Happening::Tick { life });
         }
         self.for_coordinator(life, Event::Tick)
@@ -50,19 +75,16 @@ impl World {
 
     pub(super) fn for_coordinator(&mut self, life: u64, event: Event) -> Checked {
         let now = self.schedule.now;
-        let Coordinator {
+        let Self { coordinators, ids, .. } = self;
+        let found = coordinators.iter_mut().find(|one| one.life == life);
+        let Some(Coordinator {
             machine: Some(machine),
-            life: current,
             todo,
-            ids,
             ..
-        } = &mut self.coordinator
+        }) = found
         else {
             return Ok(());
         };
-        if *current != life {
-            return Ok(());
-        }
         if !todo.is_empty() {
             // One actor: an event waits until the actions before it are begun.
             self.schedule.after(
@@ -73,6 +95,13 @@ impl World {
                 },
             );
             return Ok(());
+        }
+        if let Event::TaskAnswered {
+            task,
+            answer: TaskAnswer::Paused(Ok(PauseAnswer::Standing(next))),
+        } = &event
+        {
+            self.standing.insert((life, task.clone()), next.clone());
         }
         let actions = machine.on(now, event, ids);
         if let Some(broken) = machine.broken() {
@@ -86,18 +115,18 @@ impl World {
     }
 
     pub(super) fn coordinator_step(&mut self, life: u64) -> Checked {
-        if life != self.coordinator.life || self.coordinator.todo.is_empty() {
+        if self.coordinator(life).is_none_or(|one| one.todo.is_empty()) {
             return Ok(());
         }
         if self.bad_luck(1_500) {
             self.coverage.hit("crashed between two actions");
-            self.crash_coordinator("between two actions");
+            self.crash_coordinator(life, "between two actions");
             return Ok(());
         }
-        if let Some(action) = self.coordinator.todo.pop_front() {
+        if let Some(action) = self.coordinator(life).and_then(|one| one.todo.pop_front()) {
             self.carry_out(life, action)?;
         }
-        if !self.coordinator.todo.is_empty() {
+        if self.coordinator(life).is_some_and(|one| !one.todo.is_empty()) {
             self.schedule.after(0, Happening::CoordinatorStep { life });
         }
         Ok(())
@@ -120,16 +149,27 @@ impl World {
             Action::RegisterGroup(call) => self.note(format!("{} is registered", call.group)),
             _ => {}
         }
+        if let Action::ResumeTask { task, .. } | Action::SetEndOffsets { task, .. } | Action::StopTask { task, .. } =
+            &action
+        {
+            self.standing.remove(&(life, task.clone()));
+        }
+        let writes = matches!(
+            action,
+            Action::Store(_) | Action::CreateGroup { .. } | Action::RecordDecision { .. }
+        );
+        if writes && self.is_fenced(life) {
+            self.coverage.hit("a stale leader's write refused");
+            self.depose(life);
+            return Ok(());
+        }
         match action {
             Action::Store(changes) => self.store(changes)?,
             Action::CreateGroup { group, base, changes } => {
                 self.coverage.hit("group created");
                 self.note(format!("group {group} is created"));
                 self.store(changes)?;
-                let logged = self
-                    .coordinator
-                    .stored
-                    .log
+                let logged = self.stored.log
                     .get(&base)
                     .cloned()
                     .unwrap_or_default();
@@ -142,6 +182,7 @@ impl World {
                     "checkpoint decided"
                 };
                 self.coverage.hit(what);
+                self.check_end(life, &group, &entry)?;
                 let entry = self.decide(&base, entry)?;
                 let (sequence, end) = (entry.sequence, &entry.decision.end);
                 self.note(format!(
@@ -219,10 +260,7 @@ impl World {
             }
             Action::SetEndOffsets { runner, task, entry } => {
                 // I5: what a task hears is in the log, to the letter.
-                if !self
-                    .coordinator
-                    .stored
-                    .log
+                if !self.stored.log
                     .values()
                     .flatten()
                     .any(|logged| *logged == entry)
@@ -244,9 +282,40 @@ impl World {
         Ok(())
     }
 
+    pub(super) fn is_fenced(&mut self, life: u64) -> bool {
+        let held = self.stored.epoch;
+        let own = self.coordinator(life).map(|one| one.epoch);
+        own.is_some_and(|own| own < held) && !self.is(Mutant::NoEpochFence)
+    }
+
+    /// It does not lead any more, and stops.
+    pub(super) fn depose(&mut self, life: u64) {
+        if let Some(one) = self.coordinator(life) {
+            one.crash();
+            self.note("a coordinator that was overtaken stops".to_owned());
+        }
+    }
+
+    /// An end lies at or behind every replica that this coordinator was told to stand there.
+    fn check_end(&self, life: u64, group: &GroupId, entry: &LogEntry) -> Checked {
+        let of_group = |task: &TaskId| {
+            task.as_str().rsplit_once('.').is_some_and(|(name, _)| name == group.as_str())
+        };
+        for ((heard, task), next) in &self.standing {
+            let beyond = |(partition, end)| next.get(partition).is_some_and(|next| next > end);
+            if *heard == life && of_group(task) && entry.decision.end.iter().any(beyond) {
+                return Err(format!(
+                    "{group}: the end {} lies before {next}, where {task} stands",
+                    entry.decision.end
+                ));
+            }
+        }
+        Ok(())
+    }
+
     /// Writes a decision unless there is one. I5: it never changes, not even after it was trimmed.
     fn decide(&mut self, base: &BaseSequenceName, entry: LogEntry) -> Result<LogEntry, String> {
-        let log = self.coordinator.stored.log.entry(base.clone()).or_default();
+        let log = self.stored.log.entry(base.clone()).or_default();
         let held = log.iter().find(|held| held.sequence == entry.sequence).cloned();
         let entry = held.unwrap_or_else(|| {
             log.push(entry.clone());
@@ -270,8 +339,7 @@ impl World {
         {
             self.coverage.hit("log trimmed");
         }
-        self.coordinator
-            .stored
+        self.stored
             .write(changes)
             .map_err(|error| format!("a document cannot be stored: {error}"))
     }

@@ -57,7 +57,7 @@ impl World {
 
     pub(super) fn call_publisher(&mut self, life: u64, what: StoreCall, unreachable: Event) {
         let call = self.open_call(life, None, unreachable);
-        let epoch = self.coordinator.stored.epoch;
+        let epoch = self.coordinator(life).map(|one| one.epoch).unwrap_or_default();
         self.send(|| Happening::ToPublisher {
             call,
             what: what.clone(),
@@ -70,6 +70,11 @@ impl World {
             return Ok(());
         }
         let refused = |why: String| CallError::Refused(why);
+        if !matches!(what, StoreCall::Get) && !self.catalog.admit(epoch) {
+            self.coverage.hit("a stale leader's call refused");
+            self.answer(call, refuse(&what));
+            return Ok(());
+        }
         let event = match what {
             StoreCall::Get => Event::CommittedAnswered(Ok(self.catalog.committed())),
             StoreCall::Initialize(start) => Event::OffsetsInitialized(Ok(self.catalog.initialize(&start))),
@@ -103,7 +108,7 @@ impl World {
             TaskCall::Event(_, kind) => task_answer(&task, *kind, Err(away())),
         };
         let call = self.open_call(life, Some(task.clone()), unreachable);
-        let epoch = self.coordinator.stored.epoch;
+        let epoch = self.coordinator(life).map(|one| one.epoch).unwrap_or_default();
         self.send(|| Happening::ToRunner {
             runner: runner.clone(),
             task: task.clone(),
@@ -137,6 +142,16 @@ impl World {
             return Ok(());
         };
         let life = found.life;
+        if epoch < found.epoch && self.options.mutant != Some(Mutant::NoEpochFence) {
+            self.coverage.hit("a stale leader's call refused");
+            let kind = match &what {
+                TaskCall::Assign(_) => Kind::Assign,
+                TaskCall::Event(_, kind) => *kind,
+            };
+            self.said(call, &task, kind, &Said::Refused("the lease is over".to_owned()));
+            return Ok(());
+        }
+        found.epoch = found.epoch.max(epoch);
         match what {
             TaskCall::Assign(assignment) => {
                 if let Some(known) = found.tasks.get(&task) {
@@ -197,5 +212,23 @@ impl World {
             Said::Unknown => Err(CallError::NotFound("no such task".to_owned())),
         };
         self.answer(call, task_answer(task, kind, result));
+    }
+}
+
+/// A stale leader's call is understood and refused.
+fn refuse(what: &StoreCall) -> Event {
+    let refused = || CallError::Refused("the lease is over".to_owned());
+    match what {
+        StoreCall::Get => Event::CommittedAnswered(Err(refused())),
+        StoreCall::Initialize(_) => Event::OffsetsInitialized(Err(refused())),
+        StoreCall::Reset(_) => Event::OffsetsReset(Err(refused())),
+        StoreCall::Register(register) => Event::GroupRegistered {
+            group: register.group.clone(),
+            result: Err(refused()),
+        },
+        StoreCall::End(group) => Event::GroupEnded {
+            group: group.clone(),
+            result: Err(refused()),
+        },
     }
 }

@@ -2,6 +2,7 @@
 
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
+use rand::Rng as _;
 use tidegate_protocol::supervisor::{Event, RunnerView, TaskAnswer};
 use tidegate_protocol::task::{Answer, HandoffSeen, Life, Outcome, StagedObject, TaskEvent};
 use tidegate_types::{RunnerId, SequenceId, TaskId};
@@ -9,6 +10,7 @@ use tidegate_types::{RunnerId, SequenceId, TaskId};
 use super::{Checked, Happening, Kind, World, kind_of};
 use crate::Mutant;
 use crate::catalog;
+use crate::coordinator::Coordinator;
 use crate::catalog::Publish;
 use crate::runner::{Said, Task};
 
@@ -191,7 +193,26 @@ impl World {
         if lost {
             return Ok(());
         }
-        if let Some(machine) = &self.coordinator.machine {
+        // A runner talks to one coordinator, which may have been overtaken.
+        let chosen = self.random.random_range(0..self.coordinators.len());
+        let hears = |one: &Coordinator| one.machine.is_some();
+        let index = if hears(&self.coordinators[chosen]) {
+            Some(chosen)
+        } else {
+            self.coordinators.iter().position(hears)
+        };
+        let Some(coordinator) = index.map(|index| &self.coordinators[index]) else {
+            return Ok(());
+        };
+        let life = coordinator.life;
+        let Some(found) = self.runners.get_mut(runner) else {
+            return Ok(());
+        };
+        if coordinator.epoch < found.epoch {
+            return Ok(()); // its answer tells that its lease is over
+        }
+        found.epoch = coordinator.epoch;
+        if let Some(machine) = &coordinator.machine {
             let live = machine.live_tasks();
             let forget: Vec<TaskId> = found
                 .tasks
@@ -204,8 +225,7 @@ impl World {
                 found.disks.remove(&id);
             }
         }
-        let coordinator = self.coordinator.life;
-        self.later(coordinator, Event::Heartbeat { runner: view, tasks });
+        self.later(life, Event::Heartbeat { runner: view, tasks });
         Ok(())
     }
 }

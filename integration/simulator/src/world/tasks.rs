@@ -3,7 +3,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use rand::Rng as _;
-use tidegate_protocol::task::{StagedObject, TaskAction, TaskEvent, Trigger};
+use tidegate_protocol::task::{Ending, StagedObject, TaskAction, TaskEvent, Trigger};
 use tidegate_types::{RunnerId, TaskId};
 
 use super::{CALL_TIMEOUT, Checked, Happening, World};
@@ -329,6 +329,11 @@ impl World {
                 task.reads = false;
                 task.awaits.clear();
                 task.wakes_at = None;
+            }
+            TaskAction::End(Ending::Failed) => {
+                // Nothing that goes wrong here is a fault of the task.
+                let why = &task.machine.view().reason;
+                return Err(format!("{id} failed: {why}"));
             }
             TaskAction::End(_) | TaskAction::Leave => {}
         }

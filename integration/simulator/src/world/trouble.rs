@@ -17,7 +17,15 @@ impl World {
                 self.log.produce(&mut self.random);
             }
             match self.random.random_range(0..600) {
-                0..=4 => self.crash_coordinator("at any time"),
+                0..=4 => {
+                    let chosen = self.random.random_range(0..self.coordinators.len());
+                    self.crash_coordinator(self.coordinators[chosen].life, "at any time");
+                }
+                31..=33 => {
+                    // The lease was not renewed in time: another one takes over, and the old one does not know yet.
+                    let index = self.random.random_range(0..self.coordinators.len());
+                    self.restart_coordinator(index)?;
+                }
                 5..=12 => {
                     let runner = self.any_runner();
                     self.crash_runner(&runner, "at any time");
@@ -79,13 +87,15 @@ impl World {
 
     pub(super) fn command(&mut self, what: &'static str, command: Command) -> Checked {
         let now = self.schedule.now;
-        let life = self.coordinator.life;
-        let Coordinator {
+        let Some(life) = self.leader().map(|leader| leader.life) else {
+            return Ok(());
+        };
+        let Self { coordinators, ids, .. } = self;
+        let Some(Coordinator {
             machine: Some(machine),
-            ids,
             todo,
             ..
-        } = &mut self.coordinator
+        }) = coordinators.iter_mut().find(|one| one.life == life)
         else {
             return Ok(());
         };
@@ -112,14 +122,16 @@ impl World {
             .unwrap_or_else(|| unreachable!("there are runners"))
     }
 
-    pub(super) fn crash_coordinator(&mut self, when: &str) {
-        if self.coordinator.machine.is_some() {
-            self.note(format!("the coordinator crashes {when}"));
-            self.coverage.hit("coordinator crashed");
-            self.coordinator.crash();
-            let pause = self.random.random_range(10..8_000);
-            self.schedule.after(pause, Happening::RestartCoordinator);
-        }
+    pub(super) fn crash_coordinator(&mut self, life: u64, when: &str) {
+        let Some(one) = self.coordinator(life) else {
+            return;
+        };
+        one.crash();
+        self.note(format!("a coordinator crashes {when}"));
+        self.coverage.hit("coordinator crashed");
+        let pause = self.random.random_range(10..8_000);
+        let index = self.random.random_range(0..self.coordinators.len());
+        self.schedule.after(pause, Happening::RestartCoordinator { index });
     }
 
     pub(super) fn crash_runner(&mut self, runner: &RunnerId, when: &str) {

@@ -5,6 +5,8 @@ use std::collections::BTreeMap;
 
 use tidegate_types::{EndOffsets, PartitionOffsets, StartOffsets, TaskId, TimestampMillis};
 
+use crate::mutation::{Mutation, is};
+
 /// What is known of one replica in a round.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
@@ -65,7 +67,14 @@ impl Round {
             match ask {
                 Ask::Standing(next) => {
                     let highest = end.as_ref().unwrap_or(start);
-                    end = Some(highest.max(next));
+                    end = Some(if is(Mutation::LowestOffset) && end.is_some() {
+                        highest
+                            .iter()
+                            .map(|(partition, at)| (partition, next.get(partition).map_or(at, |next| next.min(at))))
+                            .collect()
+                    } else {
+                        highest.max(next)
+                    });
                 }
                 Ask::Accepted { .. } if starting(task) => {}
                 Ask::Accepted { .. } | Ask::Asked | Ask::Silent { .. } if !late => waiting = true,

@@ -9,6 +9,7 @@ use tidegate_types::{
 };
 
 use super::{GroupDocument, GroupState, Round, TaskDocument, TaskReport, TaskState};
+use crate::mutation::{Mutation, is};
 use crate::task::LogEntry;
 
 /// One kind of call to one peer: at most one is on its way, a failed one is repeated later.
@@ -213,7 +214,7 @@ impl GroupRun {
         let done = self
             .log
             .iter()
-            .take_while(|entry| committed.reaches(&entry.decision.end))
+            .take_while(|entry| committed.reaches(&entry.decision.end) || is(Mutation::TrimUnpublished))
             .count();
         self.published = self.log.drain(..done).last().or(self.published.take());
         done > 0

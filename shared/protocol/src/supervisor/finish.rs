@@ -7,6 +7,7 @@ use tidegate_types::{GroupId, TaskId, TimestampMillis};
 use super::settings::after;
 use super::{Action, CallError, Change, Desired, PauseAnswer, Publish, Supervisor};
 use crate::group::{Ask, Call, GroupRun, GroupState, Purpose, Replica, Round, StopWord, TaskState, Verdict};
+use crate::mutation::{Mutation, is};
 use crate::task::{EndDecision, Ending, LogEntry};
 
 /// The deadline of a round for a checkpoint: all replicas stand meanwhile.
@@ -155,6 +156,10 @@ impl Supervisor {
             let Some(runner) = replica.document.runner.clone() else {
                 continue;
             };
+            if matches!(ask, Ask::Standing(_)) {
+                // What it said counts, even if it is silent now: an end before it would cost its rows.
+                continue;
+            }
             if self.is_gone(&runner, now) {
                 *ask = Ask::Out {
                     why: format!("runner {runner} is silent"),
@@ -209,6 +214,23 @@ impl Supervisor {
                 };
                 for task in &out {
                     self.note_left_out(now, group, &round, task);
+                }
+                if is(Mutation::TellBeforeLogged) {
+                    let entry = LogEntry {
+                        sequence: open,
+                        decision: EndDecision {
+                            decision_id: decision_id.clone(),
+                            end: end.clone(),
+                        },
+                        finish,
+                    };
+                    let told = group.live().filter(|replica| replica.assigned);
+                    for (runner, task) in told.filter_map(|replica| {
+                        Some((replica.document.runner.clone()?, replica.document.id.clone()))
+                    }) {
+                        let entry = entry.clone();
+                        self.actions.push(Action::SetEndOffsets { runner, task, entry });
+                    }
                 }
                 group.deciding = Some(out);
                 self.actions.push(Action::RecordDecision {

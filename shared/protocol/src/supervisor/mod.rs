@@ -31,6 +31,7 @@ use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use tidegate_types::{OffsetRange, PartitionId, RunnerId, SupervisorId, TaskId, TimestampMillis};
 
 use crate::group::{Call, GroupRun, GroupState, Replica, StoredMode, TaskDocument};
+use crate::mutation::{Mutation, is};
 use crate::task::{Ending, StopReason};
 
 pub use document::{
@@ -155,11 +156,14 @@ impl Supervisor {
     ) -> Self {
         let mut supervisor = Self::from_document(document, limits, now);
         for stored in loaded.groups {
-            let logged = loaded
+            let mut logged = loaded
                 .log
                 .get(&stored.base_sequence_name)
                 .cloned()
                 .unwrap_or_default();
+            if is(Mutation::ForgetLog) {
+                logged.clear();
+            }
             let finish = logged
                 .last()
                 .filter(|entry| entry.finish)

@@ -7,6 +7,7 @@ use tidegate_types::{GroupId, RunnerId, TaskId, TimestampMillis};
 use super::settings::after;
 use super::{Action, CallError, Change, IdSource, RegisterCall, Supervisor};
 use crate::group::{Call, GroupRun, HowToTell, Replica, StopWord, StoredMode, TaskDocument, TaskState};
+use crate::mutation::{Mutation, is};
 use crate::publish::GroupMode as PublishMode;
 use crate::task::{Assignment, Ending, GroupMode, LogEntry, Unknown};
 
@@ -272,7 +273,10 @@ impl Supervisor {
         };
         let version = group.document.spec_version;
         let settings = self.document.specs.get(&version)?;
-        let (first, start) = group.first_unpublished();
+        let (first, mut start) = group.first_unpublished();
+        if is(Mutation::StartAtGroupStart) {
+            start = &group.document.start;
+        }
         Some(Assignment {
             task: replica.document.id.clone(),
             token: replica.document.token.clone(),
@@ -334,7 +338,9 @@ impl Supervisor {
                     }
                 }
                 // One that asks for an end is answered by a round.
-                None if reads && stands && !replica.wants_end_of(open) => Action::ResumeTask { runner, task },
+                None if reads && stands && !replica.wants_end_of(open) && !is(Mutation::NeverResume) => {
+                    Action::ResumeTask { runner, task }
+                }
                 None => continue,
             };
             replica.telling = Call::OnItsWay;

@@ -10,6 +10,7 @@ use super::{
     Action, CallError, Change, Committed, Desired, Discovery, FirstStart, Fresh, Look, OnLostData, Supervisor,
 };
 use crate::group::{Call, GroupRun, StopWord};
+use crate::mutation::{Mutation, is};
 use crate::task::Stream;
 
 /// True when both know an id and the ids differ.
@@ -243,7 +244,11 @@ impl Supervisor {
     /// while a group reads it, while a group of it is being given up, or before anything is committed.
     pub(super) fn next_start(&self, partition: PartitionId) -> Option<Offset> {
         let mut groups = self.groups.values().rev();
-        let last = groups.find(|group| !group.document.is_over() && group.document.has(partition));
+        let last = groups.find(|group| {
+            !group.document.is_over()
+                && group.document.has(partition)
+                && !(is(Mutation::StartAtCommitted) && group.is_pending())
+        });
         match last {
             Some(group) => group.end().and_then(|end| end.get(partition)),
             None => self

@@ -6,6 +6,7 @@ use super::event::{Answer, Refusal, StopReason, TaskAction};
 use super::machine::{Exit, Life, TaskMachine};
 use super::part::LogEntry;
 use super::record::{Ending, GroupMode, close_last};
+use crate::mutation::{Mutation, is};
 use crate::sequence::check_end;
 
 impl TaskMachine {
@@ -92,8 +93,16 @@ impl TaskMachine {
                 ])
             }
             Life::Paused => {
-                self.check(&entry, &self.next.clone())?;
+                if !is(Mutation::TakeEndBehind) {
+                    self.check(&entry, &self.next.clone())?;
+                }
                 close_last(&mut self.record.parts, &entry, now);
+                if is(Mutation::StartWhereItStands)
+                    && let Some(open) = self.record.parts.last_mut()
+                    && open.end.is_none()
+                {
+                    open.start.clone_from(&self.next);
+                }
                 let mut actions = vec![TaskAction::Save, TaskAction::Answer(Answer::Done)];
                 actions.extend(self.read_on());
                 actions.push(TaskAction::Report);

@@ -8,6 +8,7 @@ use super::machine::{Life, Step, TaskMachine};
 use super::part::{MergedSegment, Published, StagedObject};
 use super::reading::later;
 use super::record::{Ending, GroupMode, Run};
+use crate::mutation::{Mutation, is};
 
 /// Uploads that the publisher found wrong before the task gives up: then the local files are to blame.
 const MAX_BAD_OBJECTS: u32 = 8;
@@ -141,7 +142,11 @@ impl TaskMachine {
     /// "A publish may have committed" is durable before the first one is sent: after a crash an "already
     /// published" is then known to be possibly our own, and its local copies are kept until handoff (I9).
     fn publish_next(&mut self, actions: &mut Vec<TaskAction>) {
-        let Some(id) = self.record.unpublished().next().map(|part| part.id) else {
+        let mut next = self.record.unpublished().next();
+        if is(Mutation::PublishLastFirst) {
+            next = self.record.unpublished().filter(|part| self.step(part.id) == Step::Ready).last();
+        }
+        let Some(id) = next.map(|part| part.id) else {
             return;
         };
         if self.step(id) != Step::Ready {
@@ -176,6 +181,9 @@ impl TaskMachine {
         }
         Ok(match answer.outcome {
             Outcome::Published => self.published(now, id),
+            Outcome::AlreadyPublished if is(Mutation::AlreadyPublishedFails) => {
+                self.end(now, Ending::Failed, "already published".into(), false)
+            }
             Outcome::AlreadyPublished if self.earlier_may_have_published => self.published(now, id),
             Outcome::AlreadyPublished => self.superseded(now, id),
             Outcome::NotYet => {
@@ -276,6 +284,10 @@ impl TaskMachine {
             }
         }
         self.awaiting = usize::MAX; // what is waited for has changed
+        if is(Mutation::DropAtPublish) {
+            let merged = self.record.part(id).into_iter().flat_map(|part| part.merged.iter().flatten());
+            files.extend(merged.map(|segment| segment.file.clone()));
+        }
         let mut actions = vec![TaskAction::Save];
         if !files.is_empty() {
             actions.push(TaskAction::DropFiles { files });

@@ -64,7 +64,7 @@ impl TaskMachine {
         if self.record.is_all_read() {
             return Vec::new();
         }
-        self.held = !is_finishing && self.waiting_parts() >= MAX_WAITING_PARTS;
+        self.held = !is_finishing && self.is_too_far_ahead();
         if self.held {
             let ticket = self.ticket();
             return vec![TaskAction::StandStill { ticket }];
@@ -75,17 +75,21 @@ impl TaskMachine {
         }]
     }
 
-    fn waiting_parts(&self) -> usize {
-        self.record
-            .unpublished()
-            .filter(|part| part.end.is_some())
-            .count()
+    /// Parts that have an end: those that are read to it, and those that still need the reader.
+    fn closed_parts(&self) -> (usize, usize) {
+        let ends = self.record.unpublished().filter_map(|part| part.end.as_ref());
+        let (read, behind): (Vec<_>, Vec<_>) = ends.partition(|decision| self.next.reaches(&decision.end));
+        (read.len(), behind.len())
+    }
+    fn is_too_far_ahead(&self) -> bool {
+        let (read, behind) = self.closed_parts();
+        behind == 0 && read >= MAX_WAITING_PARTS
     }
 
     /// A part was published: a reader that was held goes on.
     pub(super) fn let_go(&mut self, actions: &mut Vec<TaskAction>) {
         if self.held
-            && self.waiting_parts() < MAX_WAITING_PARTS
+            && !self.is_too_far_ahead()
             && self.life == (Life::Reading { pausing: None })
         {
             actions.extend(self.read_on());
