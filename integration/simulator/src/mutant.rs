@@ -69,8 +69,6 @@ mutants! {
     ForgetLog "forget-log"
     /// Tasks are told an end before it is in the log (I5).
     TellBeforeLogged "tell-before-logged"
-    /// A reset leaves the groups of the old generation alone (D34).
-    KeepGroupsAtReset "keep-groups-at-reset"
     /// A registration that was overtaken replaces the newer one.
     OvertakenRegistration "overtaken-registration"
     /// The tier is said to have a segment that it does not have (I9).
@@ -99,7 +97,6 @@ impl Mutant {
             Self::StartAtCommitted => Mutation::StartAtCommitted,
             Self::ForgetLog => Mutation::ForgetLog,
             Self::TellBeforeLogged => Mutation::TellBeforeLogged,
-            Self::KeepGroupsAtReset => Mutation::KeepGroupsAtReset,
             _ => return None,
         })
     }

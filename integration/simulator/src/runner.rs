@@ -10,7 +10,9 @@ use tidegate_protocol::task::{
     RowCounts, Run, Sinks, Snapshot, Step, TaskAction, TaskEvent, TaskMachine, TaskRecord, TaskSettings,
     Ticket, Trigger, Unknown,
 };
-use tidegate_types::{EndOffsets, Epoch, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis};
+use tidegate_types::{
+    EndOffsets, Epoch, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis,
+};
 
 use crate::Mutant;
 use crate::catalog::{Catalog, Publish, Row};

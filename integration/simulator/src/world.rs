@@ -272,7 +272,9 @@ impl World {
         for runner in ids {
             world.schedule.after(0, Happening::RestartRunner { runner });
         }
-        world.schedule.after(0, Happening::RestartCoordinator { index: 0 });
+        world
+            .schedule
+            .after(0, Happening::RestartCoordinator { index: 0 });
         world.schedule.after(50, Happening::Trouble);
         world.schedule.after(100, Happening::Serve);
         world

@@ -50,6 +50,8 @@ enum Chore {
     },
     /// Many schedules of the deterministic simulator, in release; prints what they met.
     Simulate(simulate::Simulate),
+    /// Shows that the simulator finds every mistake that is put in.
+    Mutants(simulate::Mutants),
     /// Stages of the hot path alone and together, in release; the last line printed is a JSON object.
     Bench,
 }
@@ -84,6 +86,7 @@ fn main() -> ExitCode {
         }
         Chore::Scenario { name, .. } => scenario(&name.unwrap_or_default()),
         Chore::Simulate(simulate) => in_release(|| simulate.run()),
+        Chore::Mutants(mutants) => in_release(|| mutants.run()),
         Chore::Bench => bench(),
     };
     match outcome {

@@ -3,7 +3,7 @@
 use std::time::Instant;
 
 use anyhow::{Result, bail};
-use tidegate_simulator::{Coverage, Mutant, Options, run};
+use tidegate_simulator::{Coverage, Mutant, Options, run, run_many};
 
 /// What to run.
 #[derive(Debug, clap::Args)]
@@ -69,5 +69,44 @@ impl Simulate {
             println!("not met (more seeds may): {}", missing.join(", "));
         }
         Ok(())
+    }
+}
+
+/// Which seeds are tried.
+#[derive(Debug, clap::Args)]
+pub(crate) struct Mutants {
+    /// Seeds within which each must be found.
+    #[arg(long, default_value_t = 2_000)]
+    seeds: u64,
+}
+
+impl Mutants {
+    /// Fails when one is not found.
+    pub(crate) fn run(&self) -> Result<()> {
+        // An assertion inside a machine is a find; its message is told here.
+        std::panic::set_hook(Box::new(|_| {}));
+        let mut survivors = Vec::new();
+        for mutant in Mutant::ALL {
+            let options = Options {
+                mutant: Some(*mutant),
+                ..Options::default()
+            };
+            match run_many(0, self.seeds, options) {
+                Ok(_) => {
+                    println!("{mutant:<28} not found");
+                    survivors.push(mutant.name());
+                }
+                Err(failure) => {
+                    let what: String = failure.what.chars().take(100).collect();
+                    println!("{:<28} seed {:>5}: {what}", mutant.name(), failure.seed);
+                }
+            }
+        }
+        let _default = std::panic::take_hook();
+        if survivors.is_empty() {
+            println!("all {} are found", Mutant::ALL.len());
+            return Ok(());
+        }
+        bail!("not found within {} seeds: {}", self.seeds, survivors.join(", "))
     }
 }

@@ -30,8 +30,6 @@ pub enum Mutation {
     ForgetLog,
     /// Tasks are told an end before it is in the log.
     TellBeforeLogged,
-    /// A reset leaves the groups of the old generation alone.
-    KeepGroupsAtReset,
 }
 
 #[cfg(feature = "mutants")]

@@ -3,9 +3,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use rand::Rng as _;
-use tidegate_protocol::supervisor::{
-    Action, Change, Discovery, Event, PauseAnswer, Supervisor, TaskAnswer,
-};
+use tidegate_protocol::supervisor::{Action, Change, Discovery, Event, PauseAnswer, Supervisor, TaskAnswer};
 use tidegate_protocol::task::{LogEntry, TaskEvent};
 use tidegate_types::{BaseSequenceName, GroupId, TaskId};
 
@@ -37,14 +35,14 @@ impl World {
         coordinators[index]
             .restart(stored, life, now, *checkpointing)
             .map_err(|error| format!("stored documents cannot be read: {error}"))?;
-        self.note(format!(
-            "coordinator {index} leads, epoch {}",
-            self.stored.epoch
-        ));
+        self.note(format!("coordinator {index} leads, epoch {}", self.stored.epoch));
         if leads {
             self.coverage.hit("leader overtaken");
         }
-        let overtaken = self.coordinators.iter().filter(|other| other.machine.is_some() && other.life != life);
+        let overtaken = self
+            .coordinators
+            .iter()
+            .filter(|other| other.machine.is_some() && other.life != life);
         let overtaken: Vec<u64> = overtaken.map(|other| other.life).collect();
         for other in overtaken {
             let pause = self.random.random_range(1..6_000);
@@ -75,7 +73,9 @@ impl World {
 
     pub(super) fn for_coordinator(&mut self, life: u64, event: Event) -> Checked {
         let now = self.schedule.now;
-        let Self { coordinators, ids, .. } = self;
+        let Self {
+            coordinators, ids, ..
+        } = self;
         let found = coordinators.iter_mut().find(|one| one.life == life);
         let Some(Coordinator {
             machine: Some(machine),
@@ -149,8 +149,9 @@ impl World {
             Action::RegisterGroup(call) => self.note(format!("{} is registered", call.group)),
             _ => {}
         }
-        if let Action::ResumeTask { task, .. } | Action::SetEndOffsets { task, .. } | Action::StopTask { task, .. } =
-            &action
+        if let Action::ResumeTask { task, .. }
+        | Action::SetEndOffsets { task, .. }
+        | Action::StopTask { task, .. } = &action
         {
             self.standing.remove(&(life, task.clone()));
         }
@@ -169,10 +170,7 @@ impl World {
                 self.coverage.hit("group created");
                 self.note(format!("group {group} is created"));
                 self.store(changes)?;
-                let logged = self.stored.log
-                    .get(&base)
-                    .cloned()
-                    .unwrap_or_default();
+                let logged = self.stored.log.get(&base).cloned().unwrap_or_default();
                 self.later(life, Event::GroupCreated { group, logged });
             }
             Action::RecordDecision { group, base, entry } => {
@@ -260,11 +258,7 @@ impl World {
             }
             Action::SetEndOffsets { runner, task, entry } => {
                 // I5: what a task hears is in the log, to the letter.
-                if !self.stored.log
-                    .values()
-                    .flatten()
-                    .any(|logged| *logged == entry)
-                {
+                if !self.stored.log.values().flatten().any(|logged| *logged == entry) {
                     return Err(format!(
                         "I5: {task} is told an end that is not in the log: {}",
                         entry.decision.end
@@ -297,13 +291,21 @@ impl World {
     }
 
     /// An end lies at or behind every replica that this coordinator was told to stand there.
-    fn check_end(&self, life: u64, group: &GroupId, entry: &LogEntry) -> Checked {
+    fn check_end(&mut self, life: u64, group: &GroupId, entry: &LogEntry) -> Checked {
+        let machine = self.coordinator(life).and_then(|one| one.machine.as_ref());
+        let live = machine.map(Supervisor::live_tasks).unwrap_or_default();
         let of_group = |task: &TaskId| {
-            task.as_str().rsplit_once('.').is_some_and(|(name, _)| name == group.as_str())
+            task.as_str()
+                .rsplit_once('.')
+                .is_some_and(|(name, _)| name == group.as_str())
         };
         for ((heard, task), next) in &self.standing {
             let beyond = |(partition, end)| next.get(partition).is_some_and(|next| next > end);
-            if *heard == life && of_group(task) && entry.decision.end.iter().any(beyond) {
+            if *heard == life
+                && live.contains(task)
+                && of_group(task)
+                && entry.decision.end.iter().any(beyond)
+            {
                 return Err(format!(
                     "{group}: the end {} lies before {next}, where {task} stands",
                     entry.decision.end

@@ -10,8 +10,8 @@ use tidegate_types::{RunnerId, SequenceId, TaskId};
 use super::{Checked, Happening, Kind, World, kind_of};
 use crate::Mutant;
 use crate::catalog;
-use crate::coordinator::Coordinator;
 use crate::catalog::Publish;
+use crate::coordinator::Coordinator;
 use crate::runner::{Said, Task};
 
 impl World {

@@ -90,7 +90,9 @@ impl World {
         let Some(life) = self.leader().map(|leader| leader.life) else {
             return Ok(());
         };
-        let Self { coordinators, ids, .. } = self;
+        let Self {
+            coordinators, ids, ..
+        } = self;
         let Some(Coordinator {
             machine: Some(machine),
             todo,
@@ -131,7 +133,8 @@ impl World {
         self.coverage.hit("coordinator crashed");
         let pause = self.random.random_range(10..8_000);
         let index = self.random.random_range(0..self.coordinators.len());
-        self.schedule.after(pause, Happening::RestartCoordinator { index });
+        self.schedule
+            .after(pause, Happening::RestartCoordinator { index });
     }
 
     pub(super) fn crash_runner(&mut self, runner: &RunnerId, when: &str) {

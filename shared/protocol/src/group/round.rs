@@ -70,7 +70,9 @@ impl Round {
                     end = Some(if is(Mutation::LowestOffset) && end.is_some() {
                         highest
                             .iter()
-                            .map(|(partition, at)| (partition, next.get(partition).map_or(at, |next| next.min(at))))
+                            .map(|(partition, at)| {
+                                (partition, next.get(partition).map_or(at, |next| next.min(at)))
+                            })
                             .collect()
                     } else {
                         highest.max(next)

@@ -10,7 +10,6 @@ use super::{
     ResetDocument, ResetKind, Supervisor,
 };
 use crate::group::{Call, StopWord};
-use crate::mutation::{Mutation, is};
 
 /// Keys of resets that are remembered.
 const REMEMBERED_RESETS: usize = 16;
@@ -106,9 +105,6 @@ impl Supervisor {
         let mut active = false;
         self.each_group(|supervisor, group| {
             if group.document.is_over() {
-                return;
-            }
-            if is(Mutation::KeepGroupsAtReset) {
                 return;
             }
             active = true;

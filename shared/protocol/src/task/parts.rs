@@ -144,7 +144,11 @@ impl TaskMachine {
     fn publish_next(&mut self, actions: &mut Vec<TaskAction>) {
         let mut next = self.record.unpublished().next();
         if is(Mutation::PublishLastFirst) {
-            next = self.record.unpublished().filter(|part| self.step(part.id) == Step::Ready).last();
+            next = self
+                .record
+                .unpublished()
+                .filter(|part| self.step(part.id) == Step::Ready)
+                .last();
         }
         let Some(id) = next.map(|part| part.id) else {
             return;
@@ -285,7 +289,11 @@ impl TaskMachine {
         }
         self.awaiting = usize::MAX; // what is waited for has changed
         if is(Mutation::DropAtPublish) {
-            let merged = self.record.part(id).into_iter().flat_map(|part| part.merged.iter().flatten());
+            let merged = self
+                .record
+                .part(id)
+                .into_iter()
+                .flat_map(|part| part.merged.iter().flatten());
             files.extend(merged.map(|segment| segment.file.clone()));
         }
         let mut actions = vec![TaskAction::Save];

@@ -88,10 +88,7 @@ impl TaskMachine {
 
     /// A part was published: a reader that was held goes on.
     pub(super) fn let_go(&mut self, actions: &mut Vec<TaskAction>) {
-        if self.held
-            && !self.is_too_far_ahead()
-            && self.life == (Life::Reading { pausing: None })
-        {
+        if self.held && !self.is_too_far_ahead() && self.life == (Life::Reading { pausing: None }) {
             actions.extend(self.read_on());
         }
     }

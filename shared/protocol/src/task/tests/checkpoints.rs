@@ -404,6 +404,34 @@ fn too_many_parts_that_wait_hold_the_reader_until_one_is_published() {
 }
 
 #[test]
+fn rows_that_are_lost_while_many_parts_wait_are_read_again() {
+    let mut world = world(1);
+    world.topic.insert(PartitionId(0), vec![Rec::Row(2008, 'x'); 30]);
+    world.publisher_says = vec![Outcome::NotYet; 1_000].into();
+    let (mut log, mut process) = (Log::default(), world.start(given()));
+    for _ in 0..2_000 {
+        if !log.serve(&world, &mut process) && !process.step_reading(&mut world) {
+            break;
+        }
+    }
+    assert!(log.0.len() >= 16, "{}", log.0.len());
+    world.files.clear();
+    world.publisher_says.clear();
+    let mut process = world.restart(&given());
+    for _ in 0..2_000 {
+        if !log.serve(&world, &mut process) && !process.step(&mut world) {
+            break;
+        }
+    }
+    assert_eq!(
+        process.machine.next().get(PartitionId(0)).unwrap().0,
+        30,
+        "the reader was not held"
+    );
+    assert!(world.finished.len() >= 16);
+}
+
+#[test]
 fn a_sequence_is_closed_when_its_period_is_over_but_not_for_nothing() {
     let mut world = world(100);
     world.topic.values_mut().for_each(Vec::clear);
