@@ -7,6 +7,7 @@ use prost::Message as _;
 
 const FILES: &[&str] = &[
     "tidegate/types/v1/types.proto",
+    "tidegate/handshake/v1/handshake.proto",
     "tidegate/coordinator/v1/supervisor.proto",
     "tidegate/coordinator/v1/runner_registry.proto",
     "tidegate/task_runner/v1/task_runner.proto",

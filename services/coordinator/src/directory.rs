@@ -32,7 +32,6 @@ impl Directory {
     pub(crate) async fn load(world: World, runner_timeout: Duration) -> Result<Arc<Self>, CoordinatorError> {
         let limits = Limits {
             runner_timeout_millis: u64::try_from(runner_timeout.as_millis()).unwrap_or(u64::MAX),
-            can_checkpoint: true,
             ..Limits::default()
         };
         let state = world.store.port.load_all().await?;

@@ -24,4 +24,4 @@ mod wire;
 pub use broker::{Broker, Kafka};
 pub use error::CoordinatorError;
 pub use registry::Connector;
-pub use run::{Peers, RunningCoordinator, over_tcp, own_address, run};
+pub use run::{Peers, RunningCoordinator, over_tcp, own_address, own_hello, run};

@@ -10,6 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_metadata::{CoordinatorChange, Document, RunnerRecord};
+use tidegate_protocol::negotiation::INCREMENTAL_HANDOFF;
 use tidegate_protocol::supervisor::RunnerView;
 use tidegate_rpc::clients::{self, RunnerClient};
 use tidegate_rpc::{Transport, health};
@@ -23,8 +24,6 @@ pub type Connector = Arc<dyn Fn(&str) -> Result<Transport, String> + Send + Sync
 /// How long a process on the same identity has to show that it lives.
 const PROBE: Duration = Duration::from_secs(1);
 const FORMAT: u32 = 1;
-/// What a runner says that can hold replicas of checkpointing groups.
-const INCREMENTAL_HANDOFF: &str = "incremental-handoff";
 
 /// What is stored of a runner.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]

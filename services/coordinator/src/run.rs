@@ -9,8 +9,9 @@ use futures::future::BoxFuture;
 use http::{Request, Response};
 use tidegate_config::{CoordinatorConfig, CoordinatorSection, ListenConfig};
 use tidegate_metadata::{Candidate, CoordinatorStore, Metadata};
+use tidegate_protocol::negotiation::{Hello, INCREMENTAL_HANDOFF};
 use tidegate_rpc::health::Health;
-use tidegate_rpc::{Transport, clients, server};
+use tidegate_rpc::{Transport, clients, handshake, server};
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
 use tokio::sync::{oneshot, watch};
@@ -45,17 +46,27 @@ pub struct Peers {
 impl Peers {
     /// Over TCP, as configured.
     pub fn connect(config: &CoordinatorConfig) -> Result<Self, CoordinatorError> {
+        let own = own_hello(config);
         Ok(Self {
-            publisher: Transport::connect(&config.coordinator.publisher)?,
-            handoff_checker: Transport::connect(&config.coordinator.handoff_checker)?,
-            runners: over_tcp(),
+            publisher: Transport::connect(&config.coordinator.publisher)?.greet(&own, "publisher"),
+            handoff_checker: Transport::connect(&config.coordinator.handoff_checker)?
+                .greet(&own, "handoff-checker"),
+            runners: over_tcp(own),
         })
     }
 }
 
 /// Runners by their addresses.
-pub fn over_tcp() -> Connector {
-    Arc::new(|address: &str| Transport::connect(address).map_err(|error| error.to_string()))
+pub fn over_tcp(own: Hello) -> Connector {
+    Arc::new(move |address: &str| {
+        let transport = Transport::connect(address).map_err(|error| error.to_string())?;
+        Ok(transport.greet(&own, "task-runner"))
+    })
+}
+
+/// What peers are told of this service.
+pub fn own_hello(config: &CoordinatorConfig) -> Hello {
+    handshake::own("coordinator", config.common.protocol.disabled())
 }
 
 /// Longest time for stepping down in order.
@@ -96,6 +107,8 @@ impl RunningCoordinator {
             port: store.clone(),
             connect: peers.runners,
             peers: actor::Peers {
+                can_checkpoint: own_hello(config).can(INCREMENTAL_HANDOFF),
+                to_publisher: peers.publisher.clone(),
                 publisher: clients::publisher(peers.publisher),
                 handoff: clients::handoff(peers.handoff_checker),
             },
@@ -297,7 +310,9 @@ pub async fn run(
     let running = RunningCoordinator::start(&config, address, store, peers, Arc::new(Kafka), metrics).await?;
     let health = Health::new();
     running.tell_health(&health);
-    let routes = Routes::new(running.supervisor_service()).add_service(running.registry_service());
+    let routes = Routes::new(running.supervisor_service())
+        .add_service(running.registry_service())
+        .add_service(handshake::server(own_hello(&config)));
     let drain = config.common.drain_timeout / 2;
     let end = shutdown.cancelled_owned();
     server::serve(listener, routes, &health, drain, end).await?;

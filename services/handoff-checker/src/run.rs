@@ -7,8 +7,9 @@ use tidegate_config::{HandoffConfig, ServingKind};
 use tidegate_metadata::{HandoffStore, Metadata, Ordinal};
 use tidegate_objects::Objects;
 use tidegate_protocol::handoff::HandoffLimits;
+use tidegate_protocol::negotiation::Hello;
 use tidegate_rpc::handoff::v1::handoff_checker_server::{HandoffChecker, HandoffCheckerServer};
-use tidegate_rpc::{Transport, clients, server};
+use tidegate_rpc::{Transport, clients, handshake, server};
 use tidegate_serving::{Druid, Grpc, ObjectStore, ServingTier};
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
@@ -40,9 +41,14 @@ impl Peers {
     /// Over TCP, as configured.
     pub fn connect(config: &HandoffConfig) -> Result<Self, HandoffCheckerError> {
         Ok(Self {
-            publisher: Transport::connect(&config.handoff.publisher)?,
+            publisher: Transport::connect(&config.handoff.publisher)?.greet(&own_hello(config), "publisher"),
         })
     }
+}
+
+/// What peers are told of this service.
+fn own_hello(config: &HandoffConfig) -> Hello {
+    handshake::own("handoff-checker", config.common.protocol.disabled())
 }
 
 /// A handoff-checker that is going: its service, the checks, and the loop that follows the catalog.
@@ -188,7 +194,7 @@ pub async fn run(
 ) -> Result<(), HandoffCheckerError> {
     let running = RunningHandoffChecker::start(&config, peers, metrics).await?;
     let health = tidegate_rpc::health::Health::new();
-    let routes = Routes::new(running.service());
+    let routes = Routes::new(running.service()).add_service(handshake::server(own_hello(&config)));
     let drain = config.common.drain_timeout;
     let served = server::serve(listener, routes, &health, drain / 2, async move {
         shutdown.cancelled().await;

@@ -6,8 +6,9 @@ use std::time::Duration;
 use tidegate_config::PublisherConfig;
 use tidegate_metadata::{Metadata, PublisherStore};
 use tidegate_objects::Objects;
+use tidegate_protocol::negotiation::Hello;
 use tidegate_rpc::publisher::v1::publisher_server::{Publisher, PublisherServer};
-use tidegate_rpc::{Transport, clients, server};
+use tidegate_rpc::{Transport, clients, handshake, server};
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, watch};
@@ -118,6 +119,11 @@ impl RunningPublisher {
     }
 }
 
+/// What peers are told of this service.
+fn own_hello(config: &PublisherConfig) -> Hello {
+    handshake::own("publisher", config.common.protocol.disabled())
+}
+
 /// Runs a publisher until `shutdown`, then drains it. Returns when it is out.
 pub async fn run(
     config: PublisherConfig,
@@ -127,7 +133,7 @@ pub async fn run(
 ) -> Result<(), PublisherServiceError> {
     let running = RunningPublisher::start(&config, metrics).await?;
     let health = tidegate_rpc::health::Health::new();
-    let routes = Routes::new(running.service());
+    let routes = Routes::new(running.service()).add_service(handshake::server(own_hello(&config)));
     let drain = config.common.drain_timeout;
     let served = server::serve(listener, routes, &health, drain / 2, async move {
         shutdown.cancelled().await;

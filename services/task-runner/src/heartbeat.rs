@@ -27,6 +27,7 @@ pub(crate) struct Heartbeat {
     pub(crate) address: String,
     pub(crate) bell: Arc<Notify>,
     pub(crate) timeout: Duration,
+    pub(crate) capabilities: Vec<String>,
 }
 
 /// How one heartbeat went.
@@ -51,7 +52,7 @@ impl Heartbeat {
             draining: self.runner.is_draining(),
             tasks: self.runner.statuses(),
             software_version: env!("CARGO_PKG_VERSION").to_owned(),
-            capabilities: vec!["incremental-handoff".to_owned()],
+            capabilities: self.capabilities.clone(),
         };
         self.runner.measure();
         let mut client = self.registry.clone();

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use tidegate_config::RunnerConfig;
 use tidegate_objects::Objects;
+use tidegate_protocol::negotiation::Hello;
 use tidegate_rpc::task_runner::v1::task_runner_server::TaskRunnerServer;
-use tidegate_rpc::{Transport, clients, server};
+use tidegate_rpc::{Transport, clients, handshake, server};
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
 use tokio::sync::{Notify, Semaphore};
@@ -32,12 +33,18 @@ pub struct Peers {
 impl Peers {
     /// Over TCP, as configured.
     pub fn connect(config: &RunnerConfig) -> Result<Self, RunnerError> {
+        let (section, own) = (&config.runner, own_hello(config));
         Ok(Self {
-            coordinator: Transport::to_leader(&config.runner.coordinator)?,
-            publisher: Transport::connect(&config.runner.publisher)?,
-            handoff_checker: Transport::connect(&config.runner.handoff_checker)?,
+            coordinator: Transport::to_leader(&section.coordinator)?.greet(&own, "coordinator"),
+            publisher: Transport::connect(&section.publisher)?.greet(&own, "publisher"),
+            handoff_checker: Transport::connect(&section.handoff_checker)?.greet(&own, "handoff-checker"),
         })
     }
+}
+
+/// What peers are told of this service.
+fn own_hello(config: &RunnerConfig) -> Hello {
+    handshake::own("task-runner", config.common.protocol.disabled())
 }
 
 /// A runner that is going.
@@ -87,6 +94,7 @@ impl RunningRunner {
             address,
             bell,
             timeout: section.rpc_timeout,
+            capabilities: own_hello(config).capabilities.into_iter().collect(),
         };
         let stop_beating = CancellationToken::new();
         let beating = tokio::spawn(heartbeat.run(stop_beating.clone()));
@@ -137,7 +145,7 @@ pub async fn run(
     let running =
         RunningRunner::start(&config, peers, config.runner.address.advertised(bound), metrics).await?;
     let health = tidegate_rpc::health::Health::new();
-    let routes = Routes::new(running.service());
+    let routes = Routes::new(running.service()).add_service(handshake::server(own_hello(&config)));
     let drain = config.common.drain_timeout;
     let stopped = CancellationToken::new();
     let serving = {

@@ -14,8 +14,9 @@ use tidegate_config::{Settings, Sources};
 use tidegate_coordinator::RunningCoordinator;
 use tidegate_handoff_checker::RunningHandoffChecker;
 use tidegate_metadata::Metadata;
+use tidegate_protocol::negotiation::Hello;
 use tidegate_publisher::RunningPublisher;
-use tidegate_rpc::{Transport, health::Health, server};
+use tidegate_rpc::{Transport, handshake, health::Health, server};
 use tidegate_task_runner::RunningRunner;
 use tidegate_telemetry::Metrics;
 use tokio::net::TcpListener;
@@ -137,7 +138,11 @@ impl AllInOne {
         let peers = tidegate_coordinator::Peers {
             publisher: publisher.transport(),
             handoff_checker: handoff.transport(),
-            runners: to_runners(address.clone(), own_runner.clone()),
+            runners: to_runners(
+                address.clone(),
+                own_runner.clone(),
+                tidegate_coordinator::own_hello(&settings.coordinator),
+            ),
         };
         let own_address = tidegate_coordinator::own_address(&settings.coordinator.coordinator.address, bound);
         let coordinator = RunningCoordinator::start(
@@ -175,7 +180,11 @@ impl AllInOne {
             .add_service(coordinator.registry_service())
             .add_service(publisher.service())
             .add_service(handoff.service())
-            .add_service(runner.service());
+            .add_service(runner.service())
+            .add_service(handshake::server(handshake::own(
+                "all-in-one",
+                settings.common().protocol.disabled(),
+            )));
         let drain = settings.common().drain_timeout;
         let stop_serving = CancellationToken::new();
         let serving = {
@@ -229,8 +238,12 @@ impl AllInOne {
 }
 
 /// The runner of this process by a call, all others by their addresses.
-fn to_runners(own: String, transport: Arc<OnceLock<Transport>>) -> tidegate_coordinator::Connector {
-    let over_tcp = tidegate_coordinator::over_tcp();
+fn to_runners(
+    own: String,
+    transport: Arc<OnceLock<Transport>>,
+    hello: Hello,
+) -> tidegate_coordinator::Connector {
+    let over_tcp = tidegate_coordinator::over_tcp(hello);
     Arc::new(move |address: &str| match transport.get() {
         Some(transport) if address == own => Ok(transport.clone()),
         _ => over_tcp(address),

@@ -1,8 +1,8 @@
 //! The coordinator's public API, as the commands use it.
 
-use tidegate_rpc::Transport;
 use tidegate_rpc::clients::{self, SupervisorClient};
 use tidegate_rpc::coordinator::v1::{ListSegmentsRequest, ListTasksRequest, SegmentInfo, TaskInfo};
+use tidegate_rpc::{Transport, handshake};
 
 use crate::failure::Failure;
 
@@ -16,7 +16,9 @@ pub struct Coordinator {
 impl Coordinator {
     /// Connects on first use.
     pub fn at(server: &str) -> Result<Self, Failure> {
-        let transport = Transport::to_leader(server).map_err(|error| Failure::Other(error.to_string()))?;
+        let transport = Transport::to_leader(server)
+            .map_err(|error| Failure::Other(error.to_string()))?
+            .greet(&handshake::own("cli", []), "coordinator");
         Ok(Self {
             server: server.to_owned(),
             api: clients::supervisor(transport),

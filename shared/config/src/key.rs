@@ -35,6 +35,8 @@ pub enum Kind {
     /// `true` or `false`.
     Flag,
     Choice(&'static [&'static str]),
+    /// Some of these, separated by commas.
+    Some(&'static [&'static str]),
 }
 
 /// What holds when nothing is said.
@@ -81,6 +83,7 @@ impl Kind {
             Self::Count => "number".into(),
             Self::Flag => "true or false".into(),
             Self::Choice(choices) => choices.join(", "),
+            Self::Some(names) => format!("some of {}, separated by commas", names.join(", ")),
         }
     }
 
@@ -127,6 +130,13 @@ impl Kind {
                 "false" | "no" | "off" | "0" => Ok(Value::from(false)),
                 _ => Err("write true or false".into()),
             },
+            Self::Some(names) => {
+                let unknown = text.split(',').map(str::trim).find(|name| !names.contains(name));
+                match unknown {
+                    None => Ok(Value::from(text)),
+                    Some(name) => Err(format!("{name:?} is not one of: {}", names.join(", "))),
+                }
+            }
             Self::Choice(choices) => {
                 let found = choices.iter().find(|choice| choice.eq_ignore_ascii_case(text));
                 found
@@ -248,6 +258,7 @@ mod tests {
             (Kind::Address, "http://publisher:7300", "publisher:7300"),
             (Kind::Address, "https://h", "http://"),
             (Kind::Addresses, "http://a:7100", "a:7100"),
+            (Kind::Some(&["x", "y"]), "x, y", "x, z"),
             (Kind::Addresses, "http://a:7100, http://b:7100", "http://a:7100,"),
             (Kind::Addresses, "http://a,https://b", "http://a;http://b,c"),
             (Kind::Count, "4", "0"),

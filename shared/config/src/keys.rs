@@ -36,6 +36,9 @@ pub struct Table {
     pub keys: &'static [Key],
 }
 
+/// Names that a handshake can carry.
+pub const CAPABILITIES: &[&str] = &["checkpoint-now", "incremental-handoff", "timed-handoff"];
+
 pub const COMMON: Table = Table {
     title: "Every service",
     read_by: "all four services",
@@ -58,6 +61,12 @@ pub const COMMON: Table = Table {
             Kind::Address,
             "OTLP collector (gRPC), e.g. `http://collector:4317`, for \
             traces and metrics. Absent: off; the Prometheus endpoint is always there.",
+        ),
+        absent(
+            "protocol.disable",
+            Kind::Some(CAPABILITIES),
+            "Capabilities that this service does not tell its peers, so that all binaries can be upgraded first and \
+            a feature turned on later. Absent: none.",
         ),
         key(
             "drain_timeout",

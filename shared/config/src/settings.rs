@@ -28,6 +28,7 @@ mod millis {
 pub struct CommonConfig {
     pub log: LogConfig,
     pub telemetry: TelemetryConfig,
+    pub protocol: ProtocolConfig,
     /// Longest time from SIGTERM to the end of the process.
     #[serde(with = "millis")]
     pub drain_timeout: Duration,
@@ -55,6 +56,23 @@ pub enum LogFormat {
 pub struct TelemetryConfig {
     /// OTLP over gRPC, e.g. `http://collector:4317`; absent = off.
     pub otlp_endpoint: Option<String>,
+}
+
+/// What peers are told.
+#[derive(Debug, Clone, Default, Deserialize, Serialize)]
+pub struct ProtocolConfig {
+    /// Capabilities that are not told, separated by commas; absent = none.
+    pub disable: Option<String>,
+}
+
+impl ProtocolConfig {
+    /// Their names.
+    pub fn disabled(&self) -> impl Iterator<Item = &str> {
+        self.disable
+            .iter()
+            .flat_map(|names| names.split(','))
+            .map(str::trim)
+    }
 }
 
 /// The metadata store.

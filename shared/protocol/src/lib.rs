@@ -9,6 +9,7 @@ pub mod allocate;
 pub mod group;
 pub mod handoff;
 pub mod mutation;
+pub mod negotiation;
 pub mod publish;
 pub mod sequence;
 pub mod supervisor;

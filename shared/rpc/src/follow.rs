@@ -6,6 +6,7 @@
 //! never: repeat a call that may have had an effect.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::task::{Context, Poll};
 use std::time::Duration;
@@ -56,29 +57,37 @@ fn named(headers: &HeaderMap) -> Option<String> {
 impl Transport {
     /// Calls the coordinator that leads, by way of these addresses, separated by commas.
     pub fn to_leader(addresses: &str) -> Result<Self, ConnectError> {
+        let connections = Arc::new(AtomicU64::new(0));
         let mut transports = BTreeMap::new();
         let mut configured = Vec::new();
         for address in addresses.split(',').map(str::trim).filter(|one| !one.is_empty()) {
-            transports.insert(address.to_owned(), Self::connect(address)?);
+            let transport = Self::connect_counted(address, connections.clone())?;
+            transports.insert(address.to_owned(), transport);
             configured.push(address.to_owned());
         }
         if configured.is_empty() {
             // The error of an address that is none.
             return Self::connect(addresses);
         }
-        Ok(Self::following(configured, transports))
+        let following = Self::following(configured, transports, connections.clone());
+        Ok(following.with_connections(connections))
     }
 
     /// Calls the coordinator that leads, by way of the one in this process.
     pub fn to_leader_by(own_address: &str, own: Self) -> Self {
         let configured = vec![own_address.to_owned()];
-        Self::following(configured, [(own_address.to_owned(), own)].into())
+        Self::following(configured, [(own_address.to_owned(), own)].into(), Arc::default())
     }
 
-    fn following(configured: Vec<String>, transports: BTreeMap<String, Self>) -> Self {
+    fn following(
+        configured: Vec<String>,
+        transports: BTreeMap<String, Self>,
+        connections: Arc<AtomicU64>,
+    ) -> Self {
         let current = configured.first().cloned().unwrap_or_default();
         Self::boxed(Follow(Arc::new(Known {
             configured,
+            connections,
             state: Mutex::new(State { current, transports }),
         })))
     }
@@ -90,6 +99,8 @@ struct Follow(Arc<Known>);
 struct Known {
     /// In the order in which they are tried.
     configured: Vec<String>,
+    /// Grows with every connection and every other coordinator that answers.
+    connections: Arc<AtomicU64>,
     state: Mutex<State>,
 }
 
@@ -109,7 +120,7 @@ impl Known {
         if let Some(transport) = state.transports.get(address) {
             return Ok(transport.clone());
         }
-        let transport = Transport::connect(address)?;
+        let transport = Transport::connect_counted(address, self.connections.clone())?;
         if state.transports.len() > self.configured.len() + NAMED {
             // Leaders of long ago.
             state
@@ -166,7 +177,12 @@ impl Known {
             };
             let Some(leader) = refusal else {
                 if answer.is_ok() {
-                    self.lock().current = address;
+                    let mut state = self.lock();
+                    if state.current != address {
+                        // Another process answers: it is greeted before the next call.
+                        self.connections.fetch_add(1, Ordering::AcqRel);
+                        state.current = address;
+                    }
                 }
                 return answer;
             };

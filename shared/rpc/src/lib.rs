@@ -6,6 +6,7 @@
 
 pub mod convert;
 pub mod follow;
+pub mod handshake;
 pub mod health;
 pub mod server;
 pub mod status;
@@ -29,6 +30,7 @@ macro_rules! package {
 }
 
 package!(types, "tidegate.types.v1");
+package!(handshake_wire, "tidegate.handshake.v1");
 package!(coordinator, "tidegate.coordinator.v1");
 package!(task_runner, "tidegate.task_runner.v1");
 package!(publisher, "tidegate.publisher.v1");

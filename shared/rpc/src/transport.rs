@@ -4,16 +4,21 @@
 //! service, without a socket; between processes it calls a channel. Nothing else differs.
 
 use std::convert::Infallible;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::task::{Context, Poll};
 use std::time::Duration;
 
 use futures::future::BoxFuture;
-use http::{Request, Response};
+use http::{Request, Response, Uri};
+use hyper_util::rt::TokioIo;
+use tokio::net::TcpStream;
 use tonic::body::Body;
 use tonic::transport::{Channel, Endpoint};
 use tower::util::BoxCloneSyncService;
 use tower::{BoxError, Service, ServiceExt as _};
 
+use crate::handshake::Peer;
 use crate::trace;
 
 /// Largest message either way; lists are paged far below it (B60).
@@ -32,7 +37,12 @@ pub struct ConnectError {
 
 /// Carries calls to one service. Cheap to clone.
 #[derive(Clone)]
-pub struct Transport(BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>);
+pub struct Transport {
+    service: BoxCloneSyncService<Request<Body>, Response<Body>, BoxError>,
+    /// Connections made so far; `None` without connections.
+    connections: Option<Arc<AtomicU64>>,
+    peer: Option<Peer>,
+}
 
 impl std::fmt::Debug for Transport {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -44,6 +54,11 @@ impl Transport {
     /// Calls over HTTP/2. Connects on first use and again whenever the connection is lost; a peer that says
     /// nothing for 15 seconds is given up (B59).
     pub fn connect(address: &str) -> Result<Self, ConnectError> {
+        Self::connect_counted(address, Arc::default())
+    }
+
+    /// The same; every connection that is made is counted there.
+    pub(crate) fn connect_counted(address: &str, connections: Arc<AtomicU64>) -> Result<Self, ConnectError> {
         let endpoint = Endpoint::from_shared(address.to_owned())
             .map_err(|source| ConnectError {
                 address: address.to_owned(),
@@ -55,7 +70,51 @@ impl Transport {
             .http2_keep_alive_interval(Duration::from_secs(10))
             .keep_alive_timeout(Duration::from_secs(5))
             .keep_alive_while_idle(true);
-        Ok(Self::from_channel(endpoint.connect_lazy()))
+        let count = connections.clone();
+        let connector = tower::service_fn(move |address: Uri| {
+            let count = count.clone();
+            async move {
+                let port = address.port_u16().unwrap_or(80);
+                let host = address.host().unwrap_or_default().trim_matches(['[', ']']);
+                let stream = TcpStream::connect((host, port)).await?;
+                stream.set_nodelay(true)?;
+                count.fetch_add(1, Ordering::AcqRel);
+                Ok::<_, std::io::Error>(TokioIo::new(stream))
+            }
+        });
+        let channel = endpoint.connect_with_connector_lazy(connector);
+        Ok(Self {
+            connections: Some(connections),
+            ..Self::from_channel(channel)
+        })
+    }
+
+    pub(crate) fn connections(&self) -> Option<Arc<AtomicU64>> {
+        self.connections.clone()
+    }
+    pub(crate) fn with_connections(self, connections: Arc<AtomicU64>) -> Self {
+        Self {
+            connections: Some(connections),
+            ..self
+        }
+    }
+    pub(crate) fn with_peer(self, peer: Peer) -> Self {
+        Self {
+            peer: Some(peer),
+            ..self
+        }
+    }
+
+    /// What was heard of the peer last, when this transport greets it.
+    pub fn peer(&self) -> Option<Peer> {
+        self.peer.clone()
+    }
+    /// True when the peer has this capability, as far as is known. One in this process is of this build.
+    pub fn peer_can(&self, capability: &str) -> bool {
+        match &self.peer {
+            Some(peer) => peer.borrow().as_ref().is_some_and(|peer| peer.can(capability)),
+            None => self.connections.is_none(),
+        }
     }
 
     /// Calls over a channel that is set up already.
@@ -88,7 +147,11 @@ impl Transport {
             + 'static,
         S::Future: Send + 'static,
     {
-        Self(BoxCloneSyncService::new(trace::Inject::new(service)))
+        Self {
+            service: BoxCloneSyncService::new(trace::Inject::new(service)),
+            connections: None,
+            peer: None,
+        }
     }
 }
 
@@ -98,11 +161,11 @@ impl Service<Request<Body>> for Transport {
     type Future = BoxFuture<'static, Result<Response<Body>, BoxError>>;
 
     fn poll_ready(&mut self, context: &mut Context<'_>) -> Poll<Result<(), BoxError>> {
-        self.0.poll_ready(context)
+        self.service.poll_ready(context)
     }
 
     fn call(&mut self, request: Request<Body>) -> Self::Future {
-        self.0.call(request)
+        self.service.call(request)
     }
 }
 

@@ -44,6 +44,7 @@ async fn a_collector_that_is_away_stops_nothing() {
         .local_addr()
         .unwrap();
     let config = CommonConfig {
+        protocol: Default::default(),
         log: LogConfig {
             level: "info".into(),
             format: LogFormat::Json,

@@ -3,14 +3,15 @@
 use std::future::Future;
 use std::time::Duration;
 
+use tidegate_protocol::negotiation::INCREMENTAL_HANDOFF;
 use tidegate_protocol::supervisor::{
     Action, CallError, Committed, Event, PauseAnswer, RegisterCall, ResetCall, TaskAnswer,
 };
 use tidegate_protocol::task::Assignment;
 use tidegate_rpc::clients::{HandoffClient, PublisherClient, RunnerClient};
-use tidegate_rpc::convert;
 use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::task_runner::v1 as runner;
+use tidegate_rpc::{Transport, convert};
 use tidegate_types::{RunnerId, TaskId};
 use tonic::{Response, Status};
 
@@ -21,6 +22,9 @@ use crate::wire;
 /// The other services.
 #[derive(Debug, Clone)]
 pub(crate) struct Peers {
+    /// This coordinator can do checkpointing groups.
+    pub(crate) can_checkpoint: bool,
+    pub(crate) to_publisher: Transport,
     pub(crate) publisher: PublisherClient,
     pub(crate) handoff: HandoffClient,
 }
@@ -192,8 +196,12 @@ impl Actor {
             topic,
         };
         let (mut client, limit) = self.publisher();
+        let (sender, peers) = (self.sender.clone(), self.world.peers.clone());
         self.answer(async move {
             let answer = call(limit, client.get_committed_offsets(request)).await;
+            // Known by then: the peer was greeted before the call.
+            let checkpoint = peers.can_checkpoint && peers.to_publisher.peer_can(INCREMENTAL_HANDOFF);
+            let _ = sender.send(Message::Event(Event::PeersCan { checkpoint }));
             Event::CommittedAnswered(committed(answer).map(Some))
         });
     }

@@ -103,6 +103,10 @@ pub enum Event {
     /// Time passed. Sent a few times per second; nothing depends on how often.
     Tick,
     Discovered(Result<Discovery, String>),
+    /// What this coordinator and the publisher can do with each other; new groups are made accordingly.
+    PeersCan {
+        checkpoint: bool,
+    },
     /// `None`: the publisher has never had any.
     CommittedAnswered(Result<Option<Committed>, CallError>),
     OffsetsInitialized(Result<Committed, CallError>),

@@ -255,6 +255,7 @@ impl Supervisor {
     pub fn on(&mut self, now: TimestampMillis, event: Event, ids: &mut impl IdSource) -> Vec<Action> {
         match event {
             Event::Tick => {}
+            Event::PeersCan { checkpoint } => self.limits.can_checkpoint = checkpoint,
             Event::Discovered(result) => self.discovered(now, result),
             Event::CommittedAnswered(result) => self.committed_answered(now, result),
             Event::OffsetsInitialized(result) => self.offsets_initialized(now, result),
