@@ -104,6 +104,7 @@ impl Drop for Cluster {
             let _ = process.child.wait();
         }
         if std::thread::panicking() || std::env::var_os("TIDEGATE_KEEP_LOGS").is_some() {
+            self.folder.disable_cleanup(true);
             eprintln!("logs: {}", self.folder.path().display());
         }
     }
