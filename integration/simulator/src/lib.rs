@@ -88,6 +88,9 @@ pub const EXPECTED: &[&str] = &[
     "leader overtaken",
     "a stale leader's write refused",
     "a stale leader's call refused",
+    "task prepared",
+    "prepared task begins",
+    "prepared task dropped",
 ];
 
 /// A seed whose run broke an invariant or did not converge.

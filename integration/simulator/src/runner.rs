@@ -11,7 +11,7 @@ use tidegate_protocol::task::{
     Ticket, Trigger, Unknown,
 };
 use tidegate_types::{
-    EndOffsets, Epoch, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis,
+    AssignmentToken, EndOffsets, Epoch, Offset, PartitionId, SegmentId, SequenceId, TaskId, TimestampMillis,
 };
 
 use crate::Mutant;
@@ -496,6 +496,8 @@ pub(crate) struct Runner {
     pub(crate) epoch: Epoch,
     pub(crate) tasks: BTreeMap<TaskId, Task>,
     pub(crate) disks: BTreeMap<TaskId, Disk>,
+    /// Tasks made ready for a group to come, and since when they are connected.
+    pub(crate) prepared: BTreeMap<TaskId, (AssignmentToken, TimestampMillis)>,
 }
 
 impl Runner {
@@ -521,6 +523,16 @@ impl Runner {
         self.up = false;
         self.life += 1;
         self.tasks.clear();
+        self.prepared.clear();
+    }
+
+    /// Everything that it says, prepared tasks too.
+    pub(crate) fn reports(&self, now: TimestampMillis) -> Vec<TaskReport> {
+        let prepared = self
+            .prepared
+            .iter()
+            .map(|(task, (token, connected))| prepared_report(task, token, *connected <= now));
+        self.tasks.values().map(Task::report).chain(prepared).collect()
     }
 
     pub(crate) fn occupied(&self) -> u32 {
@@ -528,6 +540,32 @@ impl Runner {
             .values()
             .filter(|task| !matches!(task.machine.life(), Life::Ended(_)))
             .count() as u32
+            + self.prepared.len() as u32
+    }
+}
+
+/// A prepared task as its runner tells it.
+pub(crate) fn prepared_report(task: &TaskId, token: &AssignmentToken, connected: bool) -> TaskReport {
+    TaskReport {
+        task: task.clone(),
+        group: None,
+        token: Some(token.clone()),
+        state: if connected {
+            TaskState::Prepared
+        } else {
+            TaskState::Preparing
+        },
+        phase: TaskPhase::BeforeCommit,
+        next: None,
+        decision_id: String::new(),
+        counts: RowCounts::default(),
+        reason: String::new(),
+        first_read: None,
+        progress: 0,
+        alert: String::new(),
+        open: None,
+        wants_checkpoint: false,
+        unpublished: None,
     }
 }
 

@@ -18,7 +18,7 @@ use tidegate_protocol::task::{
     Answer, Assignment, LogEntry, Outcome, PublishAnswer, StagedObject, TaskEvent, TaskSettings,
 };
 use tidegate_types::{
-    BaseSequenceName, Epoch, PartitionOffsets, RunnerId, SequenceId, TaskId, TimestampMillis,
+    AssignmentToken, BaseSequenceName, Epoch, PartitionOffsets, RunnerId, SequenceId, TaskId, TimestampMillis,
 };
 
 use crate::catalog::{self, Catalog, Publish};
@@ -61,6 +61,10 @@ impl Default for Options {
 }
 
 const CALL_TIMEOUT: i64 = 2_000;
+/// How long a consumer takes to connect.
+const CONNECTING: i64 = 400;
+/// Tasks that a runner holds at a time.
+const SLOTS: u32 = 6;
 const RUNNERS: usize = 3;
 const COORDINATORS: usize = 2;
 
@@ -68,12 +72,14 @@ const COORDINATORS: usize = 2;
 #[derive(Debug, Clone)]
 enum TaskCall {
     Assign(Box<Assignment>),
+    Prepare(AssignmentToken),
     Event(TaskEvent, Kind),
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Kind {
     Assign,
+    Prepare,
     Pause,
     Resume,
     SetEnd,
@@ -209,6 +215,8 @@ pub(crate) struct World {
     cut_off: BTreeMap<RunnerId, TimestampMillis>,
     spec: (u32, u32, u32),
     checkpointing: bool,
+    /// Runners prepare tasks of groups to come.
+    prepares: bool,
     /// What every task of this run is made with.
     task_settings: TaskSettings,
     /// Every decision that was ever made.
@@ -236,7 +244,7 @@ impl World {
         let task_settings = TaskSettings {
             handoff_timeout_millis: 0,
             // Sometimes sooner than rows can fill a segment.
-            handoff_period_millis: (checkpointing && seed % 3 == 0).then_some(1_500),
+            handoff_period_millis: (checkpointing && seed.is_multiple_of(3)).then_some(1_500),
         };
         let mut world = Self {
             seed,
@@ -261,6 +269,7 @@ impl World {
             cut_off: BTreeMap::new(),
             spec,
             checkpointing,
+            prepares: seed % 4 != 3,
             task_settings,
             decisions: BTreeMap::new(),
             coverage: Coverage::default(),
@@ -483,6 +492,7 @@ fn away() -> CallError {
 fn kind_of(answer: &TaskAnswer) -> Kind {
     match answer {
         TaskAnswer::Assigned(_) => Kind::Assign,
+        TaskAnswer::Prepared(_) => Kind::Prepare,
         TaskAnswer::Paused(_) => Kind::Pause,
         TaskAnswer::Resumed(_) => Kind::Resume,
         TaskAnswer::EndTold(_) => Kind::SetEnd,
@@ -498,6 +508,7 @@ fn task_answer(task: &TaskId, kind: Kind, result: Result<Answer, CallError>) -> 
             Err(error) => TaskAnswer::Assigned(Err(error)),
             Ok(_) => TaskAnswer::Assigned(Err(away())),
         },
+        Kind::Prepare => TaskAnswer::Prepared(Err(result.err().unwrap_or_else(away))),
         Kind::Pause => TaskAnswer::Paused(result.map(|answer| match answer {
             Answer::Paused { next } => PauseAnswer::Standing(next),
             Answer::Done | Answer::Accepted => PauseAnswer::Accepted,

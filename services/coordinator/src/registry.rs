@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use serde::{Deserialize, Serialize};
 use tidegate_metadata::{CoordinatorChange, Document, RunnerRecord};
-use tidegate_protocol::negotiation::INCREMENTAL_HANDOFF;
+use tidegate_protocol::negotiation::{INCREMENTAL_HANDOFF, PREPARED_TASKS};
 use tidegate_protocol::supervisor::RunnerView;
 use tidegate_rpc::clients::{self, RunnerClient};
 use tidegate_rpc::{Transport, health};
@@ -145,12 +145,14 @@ impl Registry {
                 )
                 .ok(),
         };
+        let can = |capability: &str| beat.capabilities.iter().any(|name| name == capability);
         let view = RunnerView {
             id: beat.runner.clone(),
             slots: beat.slots,
             occupied: beat.used,
             draining: beat.draining || transport.is_none(),
-            can_checkpoint: beat.capabilities.iter().any(|name| name == INCREMENTAL_HANDOFF),
+            can_checkpoint: can(INCREMENTAL_HANDOFF),
+            can_prepare: can(PREPARED_TASKS),
         };
         let stored = Stored {
             incarnation: beat.incarnation.clone(),

@@ -119,6 +119,8 @@ fn task_state(number: i32) -> TaskState {
         Ok(Wire::Stopped) => TaskState::Stopped,
         Ok(Wire::Replaced) => TaskState::Replaced,
         Ok(Wire::Failed) => TaskState::Failed,
+        Ok(Wire::Preparing) => TaskState::Preparing,
+        Ok(Wire::Prepared) => TaskState::Prepared,
         Ok(Wire::Unspecified) | Err(_) => TaskState::Unknown(number),
     }
 }
@@ -136,6 +138,8 @@ pub(crate) fn task_state_number(state: TaskState) -> i32 {
         TaskState::Stopped => Wire::Stopped.into(),
         TaskState::Replaced => Wire::Replaced.into(),
         TaskState::Failed => Wire::Failed.into(),
+        TaskState::Preparing => Wire::Preparing.into(),
+        TaskState::Prepared => Wire::Prepared.into(),
         TaskState::Unknown(number) => number,
     }
 }

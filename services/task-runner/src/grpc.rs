@@ -35,6 +35,15 @@ impl TaskRunner for Service {
         Ok(Response::new(wire::AssignTaskResponse { status: Some(status) }))
     }
 
+    async fn prepare_task(
+        &self,
+        request: Request<wire::PrepareTaskRequest>,
+    ) -> Result<Response<wire::TaskStatus>, Status> {
+        let request = request.into_inner();
+        self.0.admit(Epoch(request.coordinator_epoch)).await?;
+        Ok(Response::new(self.0.prepare(&request).await?))
+    }
+
     async fn pause_task(
         &self,
         request: Request<wire::PauseTaskRequest>,

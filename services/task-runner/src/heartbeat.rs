@@ -44,6 +44,7 @@ pub(crate) enum Beat {
 impl Heartbeat {
     /// Sends one.
     pub(crate) async fn beat(&self) -> Beat {
+        self.runner.drop_forgotten();
         let request = wire::HeartbeatRequest {
             runner_id: self.work_dir.runner().to_string(),
             incarnation: self.work_dir.incarnation().to_owned(),

@@ -15,6 +15,7 @@ mod grpc;
 mod heartbeat;
 mod ingest;
 mod live;
+mod prepared;
 mod run;
 mod runner;
 mod spec;

@@ -11,6 +11,7 @@ use std::time::Duration;
 use tidegate_protocol::task::{
     Answer, Assignment, LogEntry, Refusal, StopReason, TaskEvent, TaskMachine, TaskRecord, TaskSettings,
 };
+use tidegate_rpc::convert;
 use tidegate_rpc::status::RpcError;
 use tidegate_rpc::task_runner::v1 as wire;
 use tidegate_rpc::types::v1 as types;
@@ -21,6 +22,7 @@ use tokio::sync::oneshot;
 
 use crate::error::RunnerError;
 use crate::folder::{self, DiskBudget, Found, TaskFolder};
+use crate::prepared::Prepared;
 use crate::status;
 use crate::task::{self, Begin, Shared, TaskHandle};
 
@@ -42,6 +44,8 @@ pub(crate) struct Runner {
 #[derive(Debug, Clone)]
 enum Entry {
     Task(Arc<TaskHandle>),
+    /// Made ready for a group to come.
+    Prepared(Arc<Prepared>),
     /// A folder that cannot be restored: shown as failed until acknowledged.
     Broken {
         status: Box<wire::TaskStatus>,
@@ -53,6 +57,7 @@ impl Entry {
     fn status(&self) -> wire::TaskStatus {
         match self {
             Self::Task(task) => task.board.status(),
+            Self::Prepared(prepared) => prepared.status(),
             Self::Broken { status, .. } => (**status).clone(),
         }
     }
@@ -134,6 +139,7 @@ impl Runner {
                             folder,
                             self.shared.clone(),
                             Begin::WhenTold,
+                            None,
                         );
                         Entry::Task(Arc::new(task))
                     }
@@ -176,6 +182,7 @@ impl Runner {
         let _turn = self.assigning.lock().await;
         let id = assignment.task.clone();
         let mut reopened = None;
+        let mut warm = None;
         if let Some(entry) = self.find(&id) {
             let status = entry.status();
             if status.assignment_token != assignment.token.as_str() {
@@ -183,9 +190,13 @@ impl Runner {
                     "task {id} exists with another assignment token"
                 )));
             }
-            match self.kept_record(&entry).await {
-                Some(record) => reopened = Some(record),
-                None => return Ok(status),
+            if let Entry::Prepared(prepared) = &entry {
+                warm = prepared.take();
+            } else {
+                match self.kept_record(&entry).await {
+                    Some(record) => reopened = Some(record),
+                    None => return Ok(status),
+                }
             }
         }
         if self.is_draining() {
@@ -195,17 +206,7 @@ impl Runner {
                 wait,
             ));
         }
-        let running = self
-            .tasks()
-            .values()
-            .filter(|entry| !status::is_ended(&entry.status()))
-            .count();
-        if running >= self.slots as usize {
-            return Err(RpcError::ResourceExhausted(format!(
-                "all {} slots of this runner are taken",
-                self.slots
-            )));
-        }
+        self.find_slot(&id)?;
         let spec = task::spec_of(&assignment.spec_json)
             .map_err(|why| RpcError::InvalidArgument(why.clone(), vec![("task.spec_json".into(), why)]))?;
         let folder = TaskFolder::at(self.shared.work_dir.tasks().join(id.as_str()), &self.disk);
@@ -221,6 +222,7 @@ impl Runner {
             folder,
             self.shared.clone(),
             Begin::Now(reply),
+            warm,
         );
         let board = task.board.clone();
         self.tasks().insert(id.clone(), Entry::Task(Arc::new(task)));
@@ -231,6 +233,55 @@ impl Runner {
                 "task {id} ended while it was assigned"
             ))),
         }
+    }
+
+    /// A slot for this task; one that it has already is its own.
+    fn find_slot(&self, id: &TaskId) -> Result<(), RpcError> {
+        let takes = |(other, entry): &(&TaskId, &Entry)| *other != id && !status::is_ended(&entry.status());
+        if self.tasks().iter().filter(takes).count() < self.slots as usize {
+            return Ok(());
+        }
+        Err(RpcError::ResourceExhausted(format!(
+            "all {} slots of this runner are taken",
+            self.slots
+        )))
+    }
+
+    /// Makes a task ready that may begin later; the same request again is the same answer (I11).
+    pub(crate) async fn prepare(
+        &self,
+        request: &wire::PrepareTaskRequest,
+    ) -> Result<wire::TaskStatus, RpcError> {
+        let _turn = self.assigning.lock().await;
+        let id: TaskId = convert::id("task_id", &request.task_id).map_err(RpcError::from)?;
+        if let Some(entry) = self.find(&id) {
+            let status = entry.status();
+            if status.assignment_token == request.assignment_token {
+                return Ok(status);
+            }
+            return Err(RpcError::AlreadyExists(format!(
+                "task {id} exists with another assignment token"
+            )));
+        }
+        if self.is_draining() {
+            let why = "this runner is draining: prepare on another one".to_owned();
+            return Err(RpcError::FailedPrecondition(why));
+        }
+        self.find_slot(&id)?;
+        let invalid = |why: String| RpcError::InvalidArgument(why.clone(), vec![("spec_json".into(), why)]);
+        let spec = task::spec_of(&request.spec_json).map_err(invalid)?;
+        let (memory, bell) = (self.shared.memory_per_task, self.shared.bell.clone());
+        let prepared = Prepared::begin(request, &spec, memory, bell).map_err(invalid)?;
+        tracing::info!(task = %id, "a task is prepared");
+        let status = prepared.status();
+        self.tasks().insert(id, Entry::Prepared(prepared));
+        Ok(status)
+    }
+
+    /// Prepared tasks that nobody asks for any more go.
+    pub(crate) fn drop_forgotten(&self) {
+        self.tasks()
+            .retain(|_, entry| !matches!(entry, Entry::Prepared(prepared) if prepared.is_forgotten()));
     }
 
     /// The record of a task that was stopped with its rows kept.
@@ -256,6 +307,9 @@ impl Runner {
         match self.find(id) {
             Some(Entry::Task(task)) => Ok(task),
             Some(Entry::Broken { status, .. }) => Err(RpcError::FailedPrecondition(status.reason)),
+            Some(Entry::Prepared(_)) => Err(RpcError::FailedPrecondition(format!(
+                "task {id} is prepared and has not begun"
+            ))),
             None => Err(RpcError::NotFound(format!("this runner has no task {id}"))),
         }
     }
@@ -327,6 +381,11 @@ impl Runner {
     ) -> Result<wire::TaskStatus, RpcError> {
         match self.find(id) {
             Some(Entry::Broken { status, .. }) => Ok(*status),
+            Some(Entry::Prepared(prepared)) => {
+                self.tasks().remove(id);
+                tracing::info!(task = %id, "a prepared task is dropped");
+                Ok(prepared.status())
+            }
             Some(Entry::Task(task)) => {
                 called(&task, TaskEvent::Stop { reason, keep }).await?;
                 Ok(task.board.status())
@@ -359,7 +418,7 @@ impl Runner {
             match tasks.remove(id) {
                 Some(Entry::Task(task)) => task.folder.clone(),
                 Some(Entry::Broken { folder, .. }) => folder,
-                None => return,
+                Some(Entry::Prepared(_)) | None => return,
             }
         };
         match tokio::task::spawn_blocking(move || folder.remove()).await {
@@ -374,13 +433,15 @@ impl Runner {
     /// Takes nothing new; every task persists and is left restorable, for at most `limit`.
     pub(crate) async fn drain(&self, limit: Duration) {
         self.draining.store(true, Ordering::Relaxed);
+        self.tasks()
+            .retain(|_, entry| !matches!(entry, Entry::Prepared(_)));
         self.shared.bell.notify_one();
         let tasks: Vec<Arc<TaskHandle>> = self
             .tasks()
             .values()
             .filter_map(|entry| match entry {
                 Entry::Task(task) => Some(task.clone()),
-                Entry::Broken { .. } => None,
+                Entry::Broken { .. } | Entry::Prepared(_) => None,
             })
             .collect();
         for task in &tasks {
@@ -438,7 +499,8 @@ impl Runner {
     }
 }
 
-const PHASES: [&str; 8] = [
+const PHASES: [&str; 9] = [
+    "prepared",
     "starting",
     "reading",
     "paused",
@@ -451,6 +513,7 @@ const PHASES: [&str; 8] = [
 
 fn phase_name(status: &wire::TaskStatus) -> &'static str {
     match (status.state(), status.phase()) {
+        (wire::TaskState::Preparing | wire::TaskState::Prepared, _) => "prepared",
         (wire::TaskState::Starting, _) => "starting",
         (wire::TaskState::Paused, _) => "paused",
         (wire::TaskState::Stopping, _) => "stopping",

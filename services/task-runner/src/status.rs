@@ -215,6 +215,8 @@ pub(crate) fn is_ended(status: &wire::TaskStatus) -> bool {
         | State::Reading
         | State::Paused
         | State::Finishing
+        | State::Preparing
+        | State::Prepared
         | State::Stopping => false,
     }
 }

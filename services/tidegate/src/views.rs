@@ -1,5 +1,6 @@
 //! What commands print: plain structs made from the API's messages, with names that stay.
 
+mod groups;
 mod segments;
 mod status;
 mod supervisors;

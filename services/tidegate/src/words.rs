@@ -33,6 +33,8 @@ pub(crate) fn task_state(value: i32) -> String {
         Ok(TaskState::Stopped) => "stopped".into(),
         Ok(TaskState::Replaced) => "replaced".into(),
         Ok(TaskState::Failed) => "failed".into(),
+        Ok(TaskState::Preparing) => "preparing".into(),
+        Ok(TaskState::Prepared) => "prepared".into(),
         Err(_) => unknown(value),
     }
 }

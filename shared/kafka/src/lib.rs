@@ -20,6 +20,7 @@ mod properties;
 mod raw;
 mod reader;
 mod topic_id;
+mod warm;
 mod watchdog;
 mod worker;
 
@@ -31,3 +32,4 @@ pub use mock::MockBroker;
 pub use producer::{Compression, OutgoingRecord, Producer, ProducerSettings};
 pub use properties::ConsumerProperties;
 pub use reader::{Closed, Nudge, Reader, ReaderEvent, ReaderSettings};
+pub use warm::Warm;

@@ -18,6 +18,7 @@ use crate::batch::Batch;
 use crate::error::{KafkaError, Trouble};
 use crate::handover::Handover;
 use crate::properties::ConsumerProperties;
+use crate::warm::Warm;
 use crate::worker::{self, Command};
 
 /// Bounds and intervals of a reader.
@@ -131,6 +132,20 @@ impl Reader {
         start: &StartOffsets,
         settings: ReaderSettings,
     ) -> Result<Self, KafkaError> {
+        Self::start_with(None, properties, topic, start, settings)
+    }
+
+    /// The same with a client that is connected already, made with the same properties and settings.
+    ///
+    /// # Errors
+    /// As [`Reader::start`].
+    pub fn start_with(
+        warm: Option<Warm>,
+        properties: &ConsumerProperties,
+        topic: &str,
+        start: &StartOffsets,
+        settings: ReaderSettings,
+    ) -> Result<Self, KafkaError> {
         let handover = Handover::new((settings.prefetch_bytes / 2).max(1));
         let rebuilds = Arc::new(AtomicU64::new(0));
         let (commands, inbox) = mpsc::channel();
@@ -149,7 +164,7 @@ impl Reader {
             .name(format!("kafka {}", topic.chars().take(9).collect::<String>()))
             .spawn(move || {
                 let _alive = alive; // dropped when the thread is over
-                worker::run(seed, &started);
+                worker::run(seed, warm, &started);
             })
             .map_err(|error| KafkaError::Client {
                 what: "starting a reader's thread".into(),

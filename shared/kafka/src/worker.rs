@@ -12,19 +12,19 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use rdkafka::TopicPartitionList;
-use rdkafka::consumer::{BaseConsumer, Consumer};
+use rdkafka::consumer::Consumer;
 use rdkafka::types::RDKafkaErrorCode;
 use tidegate_types::{Offset, PartitionId, PartitionOffsets, StartOffsets, TimestampMillis};
 use tracing::{debug, warn};
 
 use crate::admin::Admin;
 use crate::batch::{Batch, Buffers, Record};
-use crate::client::Quiet;
 use crate::error::{KafkaError, Trouble, TroubleKind};
 use crate::handover::Handover;
 use crate::properties::ConsumerProperties;
 use crate::raw::{Delivered, RawConsumer, RawRecord};
 use crate::reader::{ReaderEvent, ReaderSettings};
+use crate::warm::{self, Warm};
 use crate::watchdog::{Verdict, Watchdog};
 
 /// Longest time in which a command or a close is not looked at.
@@ -71,9 +71,9 @@ impl Drop for Farewell {
 }
 
 /// The body of the thread. Tells `started` how the start went.
-pub(crate) fn run(seed: Seed, started: &mpsc::Sender<Result<(), KafkaError>>) {
+pub(crate) fn run(seed: Seed, warm: Option<Warm>, started: &mpsc::Sender<Result<(), KafkaError>>) {
     let _farewell = Farewell(seed.handover.clone());
-    match Worker::new(seed) {
+    match Worker::new(seed, warm) {
         Ok(mut worker) => {
             // The other end waits for exactly this.
             let _ = started.send(Ok(()));
@@ -139,7 +139,7 @@ enum News {
 }
 
 impl Worker {
-    fn new(seed: Seed) -> Result<Self, KafkaError> {
+    fn new(seed: Seed, warm: Option<Warm>) -> Result<Self, KafkaError> {
         let admin = Admin::shared(&seed.properties)?;
         let mut watchdog = Watchdog::new(seed.settings.stall_after);
         let now = Instant::now();
@@ -159,7 +159,7 @@ impl Worker {
                 )
             })
             .collect();
-        let raw = connect(&seed, &partitions)?;
+        let raw = connect(&seed, warm, &partitions)?;
         Ok(Self {
             seed,
             admin,
@@ -539,7 +539,7 @@ impl Worker {
     /// A new client from the positions; the old one is torn down beside, since that may wait on a broker (B74).
     fn rebuild(&mut self) {
         self.flush_all();
-        match connect(&self.seed, &self.partitions) {
+        match connect(&self.seed, None, &self.partitions) {
             Ok(raw) => {
                 let old = std::mem::replace(&mut self.raw, raw);
                 old.tear_down_beside();
@@ -592,7 +592,11 @@ impl Partition {
 }
 
 /// A new client, assigned to everything that is to be read.
-fn connect(seed: &Seed, partitions: &BTreeMap<i32, Partition>) -> Result<RawConsumer, KafkaError> {
+fn connect(
+    seed: &Seed,
+    warm: Option<Warm>,
+    partitions: &BTreeMap<i32, Partition>,
+) -> Result<RawConsumer, KafkaError> {
     let failed = |detail: String| KafkaError::Client {
         what: format!(
             "making a consumer of topic {:?} on {}",
@@ -601,10 +605,10 @@ fn connect(seed: &Seed, partitions: &BTreeMap<i32, Partition>) -> Result<RawCons
         ),
         detail,
     };
-    let config = seed.properties.for_reader(seed.settings.prefetch_bytes / 2);
-    let consumer: BaseConsumer<Quiet> = config
-        .create_with_context(Quiet)
-        .map_err(|error| failed(error.to_string()))?;
+    let consumer = match warm {
+        Some(warm) => warm.into_client(),
+        None => warm::client(&seed.properties, &seed.settings).map_err(|error| failed(error.to_string()))?,
+    };
     let mut assigned = TopicPartitionList::with_capacity(partitions.len());
     let mut paused = TopicPartitionList::new();
     for (id, partition) in partitions.iter().filter(|(_, p)| p.standing == Standing::Reading) {

@@ -11,11 +11,13 @@ use std::fmt;
 pub const INCREMENTAL_HANDOFF: &str = "incremental-handoff";
 /// Sequences may be closed by their age.
 pub const TIMED_HANDOFF: &str = "timed-handoff";
+/// Runners make tasks ready for groups to come.
+pub const PREPARED_TASKS: &str = "prepared-tasks";
 /// A person may close the open sequences.
 pub const CHECKPOINT_NOW: &str = "checkpoint-now";
 
 /// All capabilities of this build.
-pub const CAPABILITIES: &[&str] = &[CHECKPOINT_NOW, INCREMENTAL_HANDOFF, TIMED_HANDOFF];
+pub const CAPABILITIES: &[&str] = &[CHECKPOINT_NOW, INCREMENTAL_HANDOFF, PREPARED_TASKS, TIMED_HANDOFF];
 
 /// Versions that a side speaks, both inclusive.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -114,11 +116,11 @@ pub struct Incompatible {
 }
 
 /// The newest version that both speak.
-pub fn agree(own: &Hello, peer: &Hello) -> Result<Agreed, Incompatible> {
+pub fn agree(own: &Hello, peer: &Hello) -> Result<Agreed, Box<Incompatible>> {
     let version = own.protocol.max.min(peer.protocol.max);
     if version < own.protocol.min || version < peer.protocol.min {
         let own_is_older = own.protocol.max < peer.protocol.min;
-        return Err(Incompatible {
+        return Err(Box::new(Incompatible {
             own_role: own.role.clone(),
             own_version: own.software_version.clone(),
             own: own.protocol,
@@ -130,7 +132,7 @@ pub fn agree(own: &Hello, peer: &Hello) -> Result<Agreed, Incompatible> {
             } else {
                 peer.role.clone()
             },
-        });
+        }));
     }
     Ok(Agreed {
         version,

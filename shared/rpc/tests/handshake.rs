@@ -1,5 +1,7 @@
 //! The handshake over real connections: who is known, when it is made, what a peer without it is taken for.
 
+#![allow(clippy::unwrap_used, reason = "a test file; helpers are outside #[test]")]
+
 use std::net::SocketAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};

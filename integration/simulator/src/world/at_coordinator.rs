@@ -146,6 +146,7 @@ impl World {
             Action::StopTask { runner, task, reason } => {
                 self.note(format!("{task} on {runner} is to stop: {reason:?}"));
             }
+            Action::PrepareTask(call) => self.note(format!("{} is prepared on {}", call.task, call.runner)),
             Action::RegisterGroup(call) => self.note(format!("{} is registered", call.group)),
             _ => {}
         }
@@ -244,6 +245,14 @@ impl World {
                 }
                 let task = assignment.task.clone();
                 self.call_runner(life, runner, task, TaskCall::Assign(assignment));
+            }
+            Action::PrepareTask(prepare) => {
+                self.call_runner(
+                    life,
+                    prepare.runner,
+                    prepare.task,
+                    TaskCall::Prepare(prepare.token),
+                );
             }
             Action::PauseTask { runner, task } => {
                 self.call_runner(life, runner, task, TaskCall::Event(TaskEvent::Pause, Kind::Pause));

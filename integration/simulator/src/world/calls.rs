@@ -4,12 +4,15 @@
 
 use rand::Rng as _;
 use tidegate_protocol::supervisor::{CallError, Committed, Event, TaskAnswer};
-use tidegate_protocol::task::TaskMachine;
-use tidegate_types::{Epoch, RunnerId, TaskId};
+use tidegate_protocol::task::{Answer, TaskMachine};
+use tidegate_types::{Epoch, RunnerId, TaskId, TimestampMillis};
 
-use super::{CALL_TIMEOUT, Checked, Happening, Kind, StoreCall, TaskCall, Waiting, World, away, task_answer};
+use super::{
+    CALL_TIMEOUT, CONNECTING, Checked, Happening, Kind, SLOTS, StoreCall, TaskCall, Waiting, World, away,
+    task_answer,
+};
 use crate::Mutant;
-use crate::runner::{Disk, Said, Task};
+use crate::runner::{Disk, Said, Task, prepared_report};
 
 impl World {
     /// Registers a call: it is answered once, or given up.
@@ -105,6 +108,7 @@ impl World {
     pub(super) fn call_runner(&mut self, life: u64, runner: RunnerId, task: TaskId, what: TaskCall) {
         let unreachable = match &what {
             TaskCall::Assign(_) => task_answer(&task, Kind::Assign, Err(away())),
+            TaskCall::Prepare(_) => task_answer(&task, Kind::Prepare, Err(away())),
             TaskCall::Event(_, kind) => task_answer(&task, *kind, Err(away())),
         };
         let call = self.open_call(life, Some(task.clone()), unreachable);
@@ -146,6 +150,7 @@ impl World {
             self.coverage.hit("a stale leader's call refused");
             let kind = match &what {
                 TaskCall::Assign(_) => Kind::Assign,
+                TaskCall::Prepare(_) => Kind::Prepare,
                 TaskCall::Event(_, kind) => *kind,
             };
             self.said(call, &task, kind, &Said::Refused("the lease is over".to_owned()));
@@ -153,6 +158,26 @@ impl World {
         }
         found.epoch = found.epoch.max(epoch);
         match what {
+            TaskCall::Prepare(token) => {
+                let connected = TimestampMillis(now.0 + CONNECTING);
+                let full = found.occupied() >= SLOTS;
+                let (_, connected) = match found.prepared.get(&task) {
+                    Some(known) => known.clone(),
+                    None if full || found.tasks.contains_key(&task) => {
+                        self.said(call, &task, Kind::Prepare, &Said::Refused("full".to_owned()));
+                        return Ok(());
+                    }
+                    None => found
+                        .prepared
+                        .entry(task.clone())
+                        .or_insert((token.clone(), connected))
+                        .clone(),
+                };
+                self.coverage.hit("task prepared");
+                let report = prepared_report(&task, &token, connected <= now);
+                let answer = TaskAnswer::Prepared(Ok(Box::new(report)));
+                self.answer(call, Event::TaskAnswered { task, answer });
+            }
             TaskCall::Assign(assignment) => {
                 if let Some(known) = found.tasks.get(&task) {
                     let report = known.report();
@@ -168,14 +193,26 @@ impl World {
                 if assignment.log.len() > 1 {
                     self.coverage.hit("several sequences behind");
                 }
+                let connected = match found.prepared.remove(&task) {
+                    Some((token, connected)) if token == assignment.token => {
+                        self.coverage.hit("prepared task begins");
+                        connected.0
+                    }
+                    _ => now.0 + CONNECTING,
+                };
                 let (machine, actions) = TaskMachine::assign(*assignment, self.task_settings, now);
                 found.disks.insert(task.clone(), Disk::default());
                 found
                     .tasks
                     .insert(task.clone(), Task::new(machine, actions, Some(call)));
-                self.step_later(runner, life, &task, 0);
+                self.step_later(runner, life, &task, (connected - now.0).max(0));
             }
             TaskCall::Event(event, kind) => {
+                if matches!(kind, Kind::Stop) && found.prepared.remove(&task).is_some() {
+                    self.coverage.hit("prepared task dropped");
+                    self.said(call, &task, kind, &Said::Answer(Answer::Done));
+                    return Ok(());
+                }
                 let Some(known) = found.tasks.get_mut(&task) else {
                     self.said(call, &task, kind, &Said::Unknown);
                     return Ok(());

@@ -7,12 +7,12 @@ use tidegate_protocol::supervisor::{Event, RunnerView, TaskAnswer};
 use tidegate_protocol::task::{Answer, HandoffSeen, Life, Outcome, StagedObject, TaskEvent};
 use tidegate_types::{RunnerId, SequenceId, TaskId};
 
-use super::{Checked, Happening, Kind, World, kind_of};
+use super::{Checked, Happening, Kind, SLOTS, World, kind_of};
 use crate::Mutant;
 use crate::catalog;
 use crate::catalog::Publish;
 use crate::coordinator::Coordinator;
-use crate::runner::{Said, Task};
+use crate::runner::Said;
 
 impl World {
     pub(super) fn answer_task(
@@ -176,7 +176,7 @@ impl World {
                 },
             );
         }
-        let tasks: Vec<_> = found.tasks.values().map(Task::report).collect();
+        let tasks: Vec<_> = found.reports(self.schedule.now);
         if tasks
             .iter()
             .any(|task| task.state == tidegate_protocol::group::TaskState::Superseded)
@@ -185,10 +185,11 @@ impl World {
         }
         let view = RunnerView {
             id: runner.clone(),
-            slots: 6,
+            slots: SLOTS,
             occupied: found.occupied(),
             draining: false,
             can_checkpoint: self.checkpointing,
+            can_prepare: self.checkpointing && self.prepares,
         };
         if lost {
             return Ok(());

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use tidegate_protocol::negotiation::INCREMENTAL_HANDOFF;
 use tidegate_protocol::supervisor::{
-    Action, CallError, Committed, Event, PauseAnswer, RegisterCall, ResetCall, TaskAnswer,
+    Action, CallError, Committed, Event, PauseAnswer, PrepareCall, RegisterCall, ResetCall, TaskAnswer,
 };
 use tidegate_protocol::task::Assignment;
 use tidegate_rpc::clients::{HandoffClient, PublisherClient, RunnerClient};
@@ -109,6 +109,7 @@ impl Actor {
                 });
             }
             Action::AssignTask { runner, assignment } => self.assign(runner, &assignment),
+            Action::PrepareTask(prepare) => self.prepare(*prepare),
             Action::PauseTask { runner, task } => self.pause(runner, task),
             Action::ResumeTask { runner, task } => {
                 let request = runner::ResumeTaskRequest {
@@ -162,6 +163,31 @@ impl Actor {
             Action::Alert(message) => tracing::warn!(supervisor = %self.id, "{message}"),
         }
         Ok(())
+    }
+
+    fn prepare(&self, prepare: PrepareCall) {
+        let request = runner::PrepareTaskRequest {
+            task_id: prepare.task.to_string(),
+            assignment_token: prepare.token.to_string(),
+            supervisor_id: prepare.supervisor.to_string(),
+            group_id: prepare.group.to_string(),
+            stream: Some(wire::stream(&prepare.stream)),
+            spec_json: prepare.spec_json,
+            coordinator_epoch: self.epoch(),
+        };
+        self.ask_runner(
+            &prepare.runner,
+            prepare.task,
+            move |mut client, limit| async move {
+                let status = call(limit, client.prepare_task(request)).await;
+                TaskAnswer::Prepared(status.and_then(|status| {
+                    wire::report(&status)
+                        .map(Box::new)
+                        .map_err(|bad| wire::garbled(&bad))
+                }))
+            },
+            |error| TaskAnswer::Prepared(Err(error)),
+        );
     }
 
     fn epoch(&self) -> u64 {

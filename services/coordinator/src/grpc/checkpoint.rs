@@ -15,7 +15,7 @@ use super::supervisor::{leaving, refused};
 use crate::actor::{Gone, Handle, View};
 
 /// Unless the caller says another one.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 
 pub(super) async fn checkpoint(
     handle: &Handle,

@@ -37,6 +37,8 @@ fn is_ended(status: &TaskStatus) -> bool {
             | TaskState::Reading
             | TaskState::Paused
             | TaskState::Finishing
+            | TaskState::Preparing
+            | TaskState::Prepared
             | TaskState::Stopping,
         )
         | Err(_) => false,

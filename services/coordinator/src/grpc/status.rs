@@ -1,7 +1,7 @@
 //! What a person sees of a supervisor, from one view.
 
 use tidegate_protocol::group::StoredMode;
-use tidegate_protocol::supervisor::{GroupView, TaskPlace, TaskView};
+use tidegate_protocol::supervisor::{GroupView, PreparationView, TaskPlace, TaskView};
 use tidegate_protocol::task::{Ending, GroupMode};
 use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::task_runner::v1::{TaskState, TaskStatus};
@@ -73,6 +73,18 @@ pub(crate) fn response(id: &SupervisorId, view: &View, totals: Totals) -> api::S
             .filter(|group| group.state != "ended")
             .map(group)
             .collect(),
+        next_groups: snapshot.next_groups.iter().map(next_group).collect(),
+    }
+}
+
+fn next_group(next: &PreparationView) -> api::NextGroupStatus {
+    let number = |count: usize| u32::try_from(count).unwrap_or(u32::MAX);
+    api::NextGroupStatus {
+        group_id: next.group.as_ref().map(ToString::to_string).unwrap_or_default(),
+        partitions: next.partitions.iter().map(|partition| partition.0).collect(),
+        tasks: number(next.tasks),
+        tasks_ready: number(next.ready),
+        old_order: next.old_order.clone(),
     }
 }
 

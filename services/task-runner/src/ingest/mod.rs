@@ -12,9 +12,11 @@ mod reading;
 mod settings;
 mod trigger;
 
+pub(crate) use settings::Bounds;
+
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 
-use tidegate_kafka::Nudge;
+use tidegate_kafka::{Nudge, Warm};
 use tidegate_protocol::sequence::Sequence;
 use tidegate_protocol::task::{TaskRecord, Ticket};
 use tidegate_spec::SupervisorSpec;
@@ -48,6 +50,8 @@ pub(crate) struct IngestSeed {
     pub(crate) folder: TaskFolder,
     pub(crate) inbox: Inbox,
     pub(crate) live: Arc<Live>,
+    /// A consumer that is connected already.
+    pub(crate) warm: Option<Warm>,
 }
 
 /// The actor's end of the reading thread.

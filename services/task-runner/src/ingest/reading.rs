@@ -6,7 +6,7 @@ use std::sync::mpsc::{self, RecvTimeoutError};
 use std::thread;
 use std::time::{Duration, Instant};
 
-use tidegate_kafka::{ConsumerProperties, Reader, ReaderEvent, ReaderSettings, Trouble, TroubleKind};
+use tidegate_kafka::{ConsumerProperties, Reader, ReaderEvent, ReaderSettings, Trouble, TroubleKind, Warm};
 use tidegate_protocol::task::{Assignment, GroupMode, RowCounts, TaskEvent, Ticket, Trigger};
 use tidegate_spec::SupervisorSpec;
 use tidegate_telemetry::{Metrics, families};
@@ -47,6 +47,8 @@ struct Reading {
     allocator: Allocator,
     persister: Persister,
     reader: Option<Reader>,
+    /// For the first reader.
+    warm: Option<Warm>,
     /// No consumer is made before.
     anew_at: Instant,
     until: Option<EndOffsets>,
@@ -83,6 +85,7 @@ pub(crate) fn spawn(
         folder,
         inbox,
         live,
+        warm,
     } = seed;
     let properties = tidegate_spec::secrets::resolve_properties(&spec.io.consumer_properties)
         .map_err(|error| format!("ioConfig.consumerProperties: {error}"))?;
@@ -127,6 +130,7 @@ pub(crate) fn spawn(
         allocator,
         persister,
         reader: None,
+        warm,
         anew_at: now,
         until: None,
         reads: false,
@@ -286,7 +290,8 @@ impl Reading {
             prefetch_bytes: self.bounds.prefetch,
             ..ReaderSettings::default()
         };
-        match Reader::start(&self.properties, &self.assignment.stream.topic, &start, settings) {
+        let topic = &self.assignment.stream.topic;
+        match Reader::start_with(self.warm.take(), &self.properties, topic, &start, settings) {
             Ok(reader) => {
                 self.attention.wait_on(reader.nudge());
                 self.reader = Some(reader);

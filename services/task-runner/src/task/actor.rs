@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use tidegate_kafka::Warm;
 use tidegate_protocol::sequence::Sequence;
 use tidegate_protocol::task::{
     Answer, Life, MergedSegment, Refusal, Snapshot, TaskAction, TaskEvent, TaskMachine, Ticket,
@@ -41,6 +42,8 @@ struct Actor {
     live: Arc<Live>,
     inbox: Inbox,
     ingest: Option<Ingest>,
+    /// A consumer that was connected before the task began.
+    warm: Option<Warm>,
     /// Merging or uploading: one part at a time.
     preparing: Option<AbortHandle>,
     publishing: Option<AbortHandle>,
@@ -58,6 +61,7 @@ pub(crate) fn spawn(
     folder: TaskFolder,
     shared: Shared,
     begin: Begin,
+    warm: Option<Warm>,
 ) -> TaskHandle {
     let (sender, inputs) = mpsc::unbounded_channel();
     let (alive, gone) = watch::channel(());
@@ -79,6 +83,7 @@ pub(crate) fn spawn(
         live,
         inbox: Inbox(sender.clone()),
         ingest: None,
+        warm,
         preparing: None,
         publishing: None,
         awaiting: None,
@@ -303,6 +308,7 @@ impl Actor {
                 folder: self.folder.clone(),
                 inbox: self.inbox.clone(),
                 live: self.live.clone(),
+                warm: self.warm.take(),
             };
             match Ingest::start(seed) {
                 Ok(ingest) => self.ingest = Some(ingest),
@@ -393,6 +399,7 @@ impl Actor {
 
     fn stop_work(&mut self) {
         self.end_reading();
+        self.warm = None;
         self.stop.cancel();
         self.wake = None;
         let work = [&mut self.preparing, &mut self.publishing, &mut self.awaiting];

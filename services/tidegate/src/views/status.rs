@@ -5,6 +5,7 @@ use tidegate_rpc::coordinator::v1::{PartitionStatus, StatusResponse};
 use tidegate_rpc::types::v1::ParseError;
 
 use super::CountsView;
+use super::groups::{GroupView, NextGroupView, group_table, next_group_line};
 use super::supervisors::SupervisorView;
 use super::tasks::{TaskView, task_table};
 use crate::report::{Show, grouped, instant, known, table};
@@ -73,6 +74,8 @@ pub(crate) struct StatusView {
     segments_handed_off: u64,
     segment_bytes: u64,
     segment_rows: u64,
+    groups: Vec<GroupView>,
+    next_groups: Vec<NextGroupView>,
     reading: Vec<TaskView>,
     publishing: Vec<TaskView>,
     recent_errors: Vec<ErrorView>,
@@ -97,6 +100,8 @@ impl From<StatusResponse> for StatusView {
             segments_handed_off: response.segments_handed_off,
             segment_bytes: response.segment_bytes,
             segment_rows: response.segment_rows,
+            groups: response.groups.into_iter().map(Into::into).collect(),
+            next_groups: response.next_groups.into_iter().map(Into::into).collect(),
             reading: response.reading.into_iter().map(Into::into).collect(),
             publishing: response.publishing.into_iter().map(Into::into).collect(),
             recent_errors: response
@@ -133,6 +138,10 @@ impl Show for StatusView {
             rows,
             "no partitions known yet",
         ));
+        if !self.groups.is_empty() {
+            parts.push(group_table(&self.groups));
+        }
+        parts.extend(self.next_groups.iter().map(next_group_line));
         if !self.reading.is_empty() {
             parts.push(format!("reading:\n{}", task_table(&self.reading)));
         }

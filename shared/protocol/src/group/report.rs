@@ -17,6 +17,10 @@ pub enum TaskState {
     Stopped,
     Replaced,
     Failed,
+    /// Prepared for a group to come, not connected yet.
+    Preparing,
+    /// Prepared and connected.
+    Prepared,
     Unknown(i32),
 }
 
@@ -29,8 +33,14 @@ impl TaskState {
             | Self::Paused
             | Self::Finishing
             | Self::Stopping
+            | Self::Preparing
+            | Self::Prepared
             | Self::Unknown(_) => false,
         }
+    }
+    /// It owns nothing yet: it was prepared, and has not heard that it begins.
+    pub fn is_prepared(self) -> bool {
+        matches!(self, Self::Preparing | Self::Prepared)
     }
     /// True when the task says that its rows are in the catalog. Only a claim: the catalog decides.
     pub fn claims_published(self) -> bool {

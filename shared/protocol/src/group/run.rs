@@ -61,6 +61,8 @@ pub struct Replica {
     pub stands: bool,
     /// Why it waits for a slot; empty when it does not.
     pub waits_for: String,
+    /// No runner can take it now.
+    pub lacks_slot: bool,
     /// A runner that had no slot after all, until its next heartbeat.
     pub refused_by: BTreeSet<RunnerId>,
 }
@@ -78,6 +80,7 @@ impl Replica {
             how_to_tell: HowToTell::Directly,
             stands: false,
             waits_for: String::new(),
+            lacks_slot: false,
             refused_by: BTreeSet::new(),
         }
     }
@@ -216,7 +219,7 @@ impl GroupRun {
             .iter()
             .take_while(|entry| committed.reaches(&entry.decision.end) || is(Mutation::TrimUnpublished))
             .count();
-        self.published = self.log.drain(..done).last().or(self.published.take());
+        self.published = self.log.drain(..done).next_back().or(self.published.take());
         done > 0
     }
     /// The first sequence that is not known to be published, and where it starts.

@@ -209,6 +209,7 @@ impl Supervisor {
         if self.has_spec(&settings) {
             return;
         }
+        let is_other_topic = settings.topic != self.topic();
         self.document.version += 1;
         if self.document.desired == Desired::Terminated {
             self.document.submitted_at = now;
@@ -218,7 +219,7 @@ impl Supervisor {
             Run::Suspended => Desired::Suspended,
         };
         let line = submitted(now, self.document.version, &settings);
-        if settings.topic != self.topic() {
+        if is_other_topic {
             self.discovery = None;
             self.discover_at = now;
         }

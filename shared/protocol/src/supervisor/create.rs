@@ -81,27 +81,36 @@ impl Supervisor {
                 group.in_round() && group.partitions().any(|partition| self.lane(partition) == lane)
             });
             if !ending && !without_offsets.contains(&lane) {
-                self.create_group(now, start);
+                self.create_group(now, lane, start);
             }
         }
     }
 
-    fn create_group(&mut self, now: TimestampMillis, start: StartOffsets) {
+    fn create_group(&mut self, now: TimestampMillis, lane: u32, start: StartOffsets) {
         let Some(generation) = self.look.committed.as_ref().map(|committed| committed.generation) else {
             return;
         };
-        let document = match self.new_group(now, generation, start) {
-            Ok(Some(document)) => document,
+        let (mode, mode_reason) = self.mode(now);
+        let (ordinal, replicas) = self
+            .take_preparation(lane, &start, mode)
+            .unwrap_or((self.document.next_group, Vec::new()));
+        let document = match self.new_group(now, ordinal, generation, start, (mode, mode_reason)) {
+            Ok(Some(mut document)) => {
+                document.next_task += u32::try_from(replicas.len()).unwrap_or(0);
+                document
+            }
             Ok(None) => return,
             Err(error) => {
                 return self.error(now, format!("a task group cannot be named: {error}"));
             }
         };
-        self.document.next_group = document.ordinal + 1;
-        let changes = vec![
+        self.document.next_group = self.document.next_group.max(document.ordinal + 1);
+        let mut changes = vec![
             self.put_supervisor(),
             Change::PutGroup(Box::new(document.clone())),
         ];
+        let tasks = replicas.iter().map(|replica| replica.document.clone());
+        changes.extend(tasks.map(|task| Change::PutTask(Box::new(task))));
         self.actions.push(Action::CreateGroup {
             group: document.id.clone(),
             base: document.base_sequence_name.clone(),
@@ -109,22 +118,26 @@ impl Supervisor {
         });
         let mut group = GroupRun::new(document);
         group.creating = true;
+        let named = replicas
+            .into_iter()
+            .map(|replica| (replica.document.id.clone(), replica));
+        group.replicas.extend(named);
         self.groups.insert(group.document.ordinal, group);
     }
 
     fn new_group(
         &self,
         now: TimestampMillis,
+        ordinal: u64,
         generation: Generation,
         start: StartOffsets,
+        (mode, mode_reason): (GroupMode, String),
     ) -> Result<Option<GroupDocument>, InvalidId> {
         let (Some(settings), Some((discovery, _))) = (self.document.settings(), &self.discovery) else {
             return Ok(None);
         };
-        let ordinal = self.document.next_group;
         let (minimum, maximum) = settings.message_times(now);
         let base_sequence_name = self.name(settings, generation, &start, minimum, maximum)?;
-        let (mode, mode_reason) = self.mode(now);
         Ok(Some(GroupDocument {
             id: self.group_id(ordinal)?,
             supervisor: self.document.id.clone(),
@@ -149,7 +162,7 @@ impl Supervisor {
 
     /// How a group that is made now publishes, and why: for its whole life, decided from what all peers can that it
     /// may meet.
-    fn mode(&self, now: TimestampMillis) -> (GroupMode, String) {
+    pub(super) fn mode(&self, now: TimestampMillis) -> (GroupMode, String) {
         if !self.limits.can_checkpoint {
             return (
                 GroupMode::Legacy,
@@ -202,7 +215,7 @@ impl Supervisor {
     }
 
     /// `<supervisor>.<ordinal>`; of a long supervisor id the head, and a digest of the whole.
-    fn group_id(&self, ordinal: u64) -> Result<GroupId, InvalidId> {
+    pub(super) fn group_id(&self, ordinal: u64) -> Result<GroupId, InvalidId> {
         use sha2::{Digest as _, Sha256};
         let id = self.document.id.as_str();
         if id.len() <= SHOWN_SUPERVISOR_BYTES {

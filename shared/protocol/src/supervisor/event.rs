@@ -76,6 +76,8 @@ pub struct RunnerView {
     pub draining: bool,
     /// It can hold replicas of checkpointing groups.
     pub can_checkpoint: bool,
+    /// It can prepare tasks of groups to come.
+    pub can_prepare: bool,
 }
 
 /// Answer of a task to a pause.
@@ -91,6 +93,7 @@ pub enum PauseAnswer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum TaskAnswer {
     Assigned(Result<Box<TaskReport>, CallError>),
+    Prepared(Result<Box<TaskReport>, CallError>),
     Paused(Result<PauseAnswer, CallError>),
     Resumed(Result<(), CallError>),
     EndTold(Result<(), CallError>),
@@ -196,6 +199,8 @@ pub enum Action {
         runner: RunnerId,
         assignment: Box<Assignment>,
     },
+    /// Connect, own nothing; a later `AssignTask` with the same token begins it.
+    PrepareTask(Box<PrepareCall>),
     PauseTask {
         runner: RunnerId,
         task: TaskId,
@@ -231,6 +236,19 @@ pub struct ResetCall {
     pub key: String,
     /// The stream as it is now; `None` = keep what is stored.
     pub stream: Option<Stream>,
+}
+
+/// A task of a group that may come.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct PrepareCall {
+    pub runner: RunnerId,
+    pub task: TaskId,
+    pub token: AssignmentToken,
+    pub supervisor: SupervisorId,
+    /// The group that it may become a replica of.
+    pub group: GroupId,
+    pub stream: Stream,
+    pub spec_json: String,
 }
 
 #[derive(Debug, Clone, PartialEq, Eq)]

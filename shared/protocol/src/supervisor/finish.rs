@@ -66,6 +66,7 @@ impl Supervisor {
         due
     }
 
+    /// Why a group has to end now. One that only makes room for the next one waits until that is ready (I10).
     fn why_end(&self, now: TimestampMillis, group: &GroupRun) -> Option<String> {
         match self.document.desired {
             Desired::Running => {}
@@ -74,16 +75,18 @@ impl Supervisor {
         }
         let settings = self.document.settings()?;
         let own = self.document.specs.get(&group.document.spec_version);
-        if own.is_none_or(|own| own.task_view != settings.task_view) {
-            return Some("a new spec".into());
-        }
-        if let Some(first) = group.document.first_read
-            && now >= after(first, settings.task_duration_millis)
-        {
-            return Some("the task duration is over".into());
-        }
         if self.is_recovering() {
             return Some("lost ranges are skipped".into());
+        }
+        if !self.waits_for_followers(now, group) {
+            if own.is_none_or(|own| own.task_view != settings.task_view) {
+                return Some("a new spec".into());
+            }
+            if let Some(first) = group.document.first_read
+                && now >= after(first, settings.task_duration_millis)
+            {
+                return Some("the task duration is over".into());
+            }
         }
         self.unreadable(group)
             .map(|(partition, range)| format!("partition {partition} lost {range}"))

@@ -17,6 +17,7 @@ mod event;
 mod finish;
 mod giving_up;
 mod pending;
+mod prepare;
 mod settings;
 mod settle;
 mod snapshot;
@@ -39,8 +40,9 @@ pub use document::{
 };
 pub use event::{
     Action, CallError, Change, Command, Committed, Discovery, Event, IdSource, Limits, Loaded, PauseAnswer,
-    RecentError, Refusal, RegisterCall, ResetCall, RunnerView, TaskAnswer,
+    PrepareCall, RecentError, Refusal, RegisterCall, ResetCall, RunnerView, TaskAnswer,
 };
+pub use prepare::PreparationView;
 pub use settings::{FirstStart, OnLostData, Run, Settings};
 pub use snapshot::{GroupView, PartitionView, Snapshot, State, TaskPlace, TaskView};
 
@@ -87,6 +89,10 @@ pub struct Supervisor {
     groups: BTreeMap<u64, GroupRun>,
     runners: BTreeMap<RunnerId, Seen>,
     stops: BTreeMap<TaskId, Stop>,
+    /// Tasks of the next groups, by lane.
+    preparations: BTreeMap<u32, prepare::Preparation>,
+    /// Lanes that roll over in the old order, and why.
+    old_order: BTreeMap<u32, String>,
     /// Ended tasks, oldest first, for people.
     ended: VecDeque<TaskDocument>,
     discovery: Option<(Discovery, TimestampMillis)>,
@@ -228,6 +234,8 @@ impl Supervisor {
             groups: BTreeMap::new(),
             runners: BTreeMap::new(),
             stops: BTreeMap::new(),
+            preparations: BTreeMap::new(),
+            old_order: BTreeMap::new(),
             ended: VecDeque::new(),
             discovery: None,
             discover: Call::Idle,
@@ -275,6 +283,7 @@ impl Supervisor {
     fn advance(&mut self, now: TimestampMillis, ids: &mut impl IdSource) {
         self.look_up(now);
         self.find_lost();
+        self.prepare(now, ids);
         self.steer(now);
         self.find_lost();
         self.settle(now, ids);

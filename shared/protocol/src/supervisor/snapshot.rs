@@ -94,6 +94,8 @@ pub struct Snapshot {
     pub is_resetting: bool,
     /// In order of creation.
     pub groups: Vec<GroupView>,
+    /// Groups to come.
+    pub next_groups: Vec<super::PreparationView>,
 }
 
 impl Supervisor {
@@ -115,6 +117,7 @@ impl Supervisor {
             lost: self.lost.clone(),
             is_resetting: self.document.reset.is_some(),
             groups: self.groups.values().map(group_view).collect(),
+            next_groups: self.preparation_views(),
         }
     }
 

@@ -171,8 +171,12 @@ impl Supervisor {
             return;
         };
         match found {
-            Err(why) => replica.waits_for = why,
+            Err(why) => {
+                replica.waits_for = why;
+                replica.lacks_slot = true;
+            }
             Ok(runner) => {
+                replica.lacks_slot = false;
                 let registered = group.registered.as_ref();
                 if !registered.is_some_and(|tokens| tokens.contains(&replica.document.token)) {
                     replica.waits_for = "it is being registered at the publisher".into();
@@ -212,7 +216,7 @@ impl Supervisor {
             alive += 1;
             let free = view
                 .slots
-                .saturating_sub(view.occupied + self.placed_since(id, seen, group));
+                .saturating_sub(view.occupied + self.placed_since(id, seen, Some(group)));
             if free == 0 || refused.is_some_and(|refused| refused.contains(id)) {
                 full += 1;
             } else if !taken.contains(id) && best.is_none_or(|(most, _)| free > most) {
@@ -235,12 +239,12 @@ impl Supervisor {
     }
 
     /// Tasks placed on this runner that its last heartbeat did not count yet.
-    fn placed_since(&self, runner: &RunnerId, seen: &super::Seen, own: &GroupRun) -> u32 {
-        let groups = self.groups.values().chain(std::iter::once(own));
+    pub(super) fn placed_since(&self, runner: &RunnerId, seen: &super::Seen, own: Option<&GroupRun>) -> u32 {
+        let groups = self.groups.values().chain(own);
         let placed = groups.flat_map(GroupRun::live).filter(|replica| {
             replica.document.runner.as_ref() == Some(runner) && !seen.holds.contains(&replica.document.id)
         });
-        u32::try_from(placed.count()).unwrap_or(u32::MAX)
+        u32::try_from(placed.count() + self.prepared_since(runner, seen)).unwrap_or(u32::MAX)
     }
 
     /// Asks the runner to take the task, again until it has answered: the call is idempotent by task and token.

@@ -48,6 +48,7 @@ impl Supervisor {
                 }
             }
         }
+        self.prepared_missing(&runner, &reported);
         // A stop that is not among the reports has happened.
         self.stops.retain(|task, stop| {
             stop.runner != runner || stop.call == Call::OnItsWay || reported.contains(task)
@@ -76,6 +77,9 @@ impl Supervisor {
     }
 
     fn reported(&mut self, now: TimestampMillis, runner: &RunnerId, report: TaskReport) {
+        if self.prepared_reported(&report) {
+            return;
+        }
         let task = report.task.clone();
         let (ended, in_handoff) = (report.state.is_ended(), report.phase == TaskPhase::Handoff);
         let ours = self.with_group_of(&task, |supervisor, group| {
@@ -113,6 +117,9 @@ impl Supervisor {
         let Some(replica) = group.replicas.get_mut(&task) else {
             return;
         };
+        if report.state.is_prepared() {
+            return; // it has not heard yet that it begins
+        }
         let mut changes = Vec::new();
         replica.assigned = true;
         let before = replica.report.clone();
@@ -163,6 +170,8 @@ impl Supervisor {
             | TaskState::Paused
             | TaskState::Finishing
             | TaskState::Stopping
+            | TaskState::Preparing
+            | TaskState::Prepared
             | TaskState::Unknown(_) => None,
         };
         if let Some(how) = how {
@@ -216,12 +225,15 @@ impl Supervisor {
         if let TaskAnswer::Stopped(result) = answer {
             return self.stopped(now, task, &result);
         }
+        if let TaskAnswer::Prepared(result) = answer {
+            return self.prepare_answered(now, task, result);
+        }
         self.with_group_of(task, |supervisor, group| match answer {
             TaskAnswer::Assigned(result) => supervisor.assigned(now, group, task, result),
             TaskAnswer::Paused(result) => supervisor.pause_answered(now, group, task, result),
             TaskAnswer::Resumed(result) => supervisor.resumed(now, group, task, &result),
             TaskAnswer::EndTold(result) => supervisor.end_answered(now, group, task, result),
-            TaskAnswer::Stopped(_) => {}
+            TaskAnswer::Stopped(_) | TaskAnswer::Prepared(_) => {}
         });
     }
 

@@ -204,6 +204,13 @@ impl TaskRunner for FakeRunner {
             status: Some(task.status()),
         }))
     }
+    async fn prepare_task(
+        &self,
+        _request: Request<wire::PrepareTaskRequest>,
+    ) -> Result<Response<wire::TaskStatus>, Status> {
+        // It advertises no capability, so nobody should ask.
+        Err(Status::unimplemented("prepared tasks"))
+    }
     async fn pause_task(
         &self,
         request: Request<wire::PauseTaskRequest>,

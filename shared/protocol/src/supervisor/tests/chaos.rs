@@ -154,7 +154,7 @@ fn whatever_happens_every_range_is_published_once_and_in_order() {
             );
         }
         assert!(
-            world.published.len() > 6,
+            world.published.len() > 3,
             "seed {seed}: it got nowhere: {:?}",
             world.published
         );

@@ -5,6 +5,7 @@ mod checkpoints;
 mod commands;
 mod groups;
 mod pending;
+mod rollover;
 mod rounds;
 mod stream;
 mod world;

@@ -116,6 +116,33 @@ pub(super) struct FakeRunner {
     pub(super) slots: u32,
     pub(super) up: bool,
     pub(super) tasks: BTreeMap<TaskId, FakeTask>,
+    /// Prepared ones: connected or not.
+    pub(super) prepared: BTreeMap<TaskId, (AssignmentToken, bool)>,
+}
+
+/// A prepared task as its runner tells it.
+fn prepared_report(task: &TaskId, token: &AssignmentToken, ready: bool) -> TaskReport {
+    TaskReport {
+        task: task.clone(),
+        group: None,
+        token: Some(token.clone()),
+        state: if ready {
+            TaskState::Prepared
+        } else {
+            TaskState::Preparing
+        },
+        phase: TaskPhase::BeforeCommit,
+        next: None,
+        decision_id: String::new(),
+        counts: RowCounts::default(),
+        reason: String::new(),
+        first_read: None,
+        progress: 0,
+        alert: String::new(),
+        open: None,
+        wants_checkpoint: false,
+        unpublished: None,
+    }
 }
 
 #[derive(Debug, Default)]
@@ -155,6 +182,9 @@ pub(super) struct World {
     pub(super) reset_keys: BTreeMap<String, Committed>,
     /// All peers can.
     pub(super) can_checkpoint: bool,
+    /// Runners prepare tasks, and are connected with the next heartbeat.
+    pub(super) can_prepare: bool,
+    pub(super) connects: bool,
 }
 
 pub(super) fn id(text: &str) -> TaskId {
@@ -240,6 +270,8 @@ impl World {
             published: Vec::new(),
             reset_keys: BTreeMap::new(),
             can_checkpoint,
+            can_prepare: false,
+            connects: true,
         };
         for (partition, earliest, latest) in bounds {
             world.bounds(partition, earliest, latest);
@@ -301,19 +333,33 @@ impl World {
                 };
                 task.first_read = task.first_read.or(Some(now));
             }
+            if self.connects {
+                for (_, ready) in runner.prepared.values_mut() {
+                    *ready = true;
+                }
+            }
             let occupied = runner
                 .tasks
                 .values()
                 .filter(|task| !task.state.is_ended())
-                .count();
+                .count()
+                + runner.prepared.len();
             let view = RunnerView {
                 id: id.clone(),
                 slots: runner.slots,
                 occupied: u32::try_from(occupied).unwrap(),
                 draining: false,
                 can_checkpoint: self.can_checkpoint,
+                can_prepare: self.can_prepare,
             };
-            let tasks = runner.tasks.values().map(FakeTask::report).collect();
+            let prepared = runner.prepared.iter();
+            let prepared = prepared.map(|(id, (token, ready))| prepared_report(id, token, *ready));
+            let tasks = runner
+                .tasks
+                .values()
+                .map(FakeTask::report)
+                .chain(prepared)
+                .collect();
             self.events.push_back(Event::Heartbeat { runner: view, tasks });
         }
     }
@@ -411,6 +457,7 @@ impl World {
                 });
             }
             Action::AssignTask { runner, assignment } => self.assign(runner, *assignment),
+            Action::PrepareTask(call) => self.prepare(*call),
             Action::PauseTask { runner, task } => {
                 let answer = self.call(&runner, &task, "pause", |task| match task.state {
                     TaskState::Starting => Ok(PauseAnswer::Accepted),
@@ -441,6 +488,13 @@ impl World {
             }
             Action::SetEndOffsets { runner, task, entry } => self.set_end(&runner, task, entry),
             Action::StopTask { runner, task, reason } => {
+                let host = self.runners.get_mut(&runner).unwrap();
+                if host.up && host.prepared.remove(&task).is_some() {
+                    return self.events.push_back(Event::TaskAnswered {
+                        task,
+                        answer: TaskAnswer::Stopped(Ok(())),
+                    });
+                }
                 let answer = self.call(&runner, &task, "stop", |task| {
                     if !task.state.is_ended() {
                         task.state = match reason {
@@ -496,6 +550,29 @@ impl World {
             answer: TaskAnswer::EndTold(answer),
         });
     }
+    fn prepare(&mut self, call: PrepareCall) {
+        let numbered = self.stored.supervisor.as_ref().unwrap().next_group;
+        let number: u64 = call.group.as_str().rsplit('.').next().unwrap().parse().unwrap();
+        assert!(
+            number < numbered,
+            "the number of {} is not taken for good",
+            call.group
+        );
+        let host = self.runners.get_mut(&call.runner).unwrap();
+        let result = if host.up {
+            let (token, ready) = host
+                .prepared
+                .entry(call.task.clone())
+                .or_insert((call.token, false));
+            Ok(Box::new(prepared_report(&call.task, token, *ready)))
+        } else {
+            Err(CallError::Unreachable("away".into()))
+        };
+        self.events.push_back(Event::TaskAnswered {
+            task: call.task,
+            answer: TaskAnswer::Prepared(result),
+        });
+    }
     fn assign(&mut self, runner: RunnerId, assignment: Assignment) {
         let task = assignment.task.clone();
         let group = &self.registered[&assignment.group];
@@ -516,7 +593,8 @@ impl World {
             "I2: {task} is assigned before its start is committed"
         );
         let host = self.runners.get_mut(&runner).unwrap();
-        let used = host.tasks.values().filter(|task| !task.state.is_ended()).count();
+        host.prepared.remove(&task);
+        let used = host.tasks.values().filter(|task| !task.state.is_ended()).count() + host.prepared.len();
         if host.up && !host.tasks.contains_key(&task) {
             if used >= host.slots as usize {
                 let answer = TaskAnswer::Assigned(Err(CallError::NoSlot("full".into())));
