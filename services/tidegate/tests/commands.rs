@@ -369,7 +369,8 @@ async fn a_checkpoint_waits_for_what_was_asked_and_tells_what_it_came_to() {
     assert!(output.status.success(), "{err}");
     let rows: Vec<Vec<&str>> = out
         .lines()
-        .map(|line| line.split_whitespace().collect())
+        .filter(|line| line.contains('│'))
+        .map(|line| line.trim_matches('│').split_whitespace().collect())
         .collect();
     assert_eq!(rows[0], ["GROUP", "SEQUENCE", "CHECKPOINT"]);
     assert_eq!(rows[1], ["wiki.1", "3", "closed"], "{out}");

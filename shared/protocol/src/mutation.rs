@@ -36,7 +36,7 @@ pub enum Mutation {
 mod switch {
     use super::Mutation;
 
-    std::thread_local! {
+    thread_local! {
         static ON: std::cell::Cell<Option<Mutation>> = const { std::cell::Cell::new(None) };
     }
 
