@@ -146,7 +146,10 @@ pub(crate) fn supervisor_id() -> SupervisorId {
 
 /// A spec; `variant` changes what tasks depend on, so that it is another one.
 #[allow(clippy::expect_used, reason = "the text is a valid name")]
-pub(crate) fn settings(replicas: u32, task_count: u32, variant: u32) -> Settings {
+pub(crate) fn settings(
+    (replicas, task_count, variant): (u32, u32, u32),
+    task_duration_millis: u64,
+) -> Settings {
     Settings {
         data_source: DataSource::new("ds").expect("a valid name"),
         topic: "topic".to_owned(),
@@ -158,7 +161,7 @@ pub(crate) fn settings(replicas: u32, task_count: u32, variant: u32) -> Settings
         run: Run::Running,
         replicas,
         task_count,
-        task_duration_millis: 8_000,
+        task_duration_millis,
         start_delay_millis: 0,
         look_up_millis: 1_000,
         completion_timeout_millis: 30_000,

@@ -63,6 +63,8 @@ impl Default for Options {
 const CALL_TIMEOUT: i64 = 2_000;
 /// How long a consumer takes to connect.
 const CONNECTING: i64 = 400;
+/// Longest time in which a task may stand when nothing goes wrong: some rounds, one after the other.
+const LONGEST_STAND: i64 = 20_000;
 /// Tasks that a runner holds at a time.
 const SLOTS: u32 = 6;
 const RUNNERS: usize = 3;
@@ -214,6 +216,10 @@ pub(crate) struct World {
     /// Runners that the coordinator cannot reach, and until when; they go on reading and publishing.
     cut_off: BTreeMap<RunnerId, TimestampMillis>,
     spec: (u32, u32, u32),
+    /// Milliseconds.
+    task_duration: u64,
+    /// Since when tasks stand, once faults are off.
+    stand_since: BTreeMap<TaskId, TimestampMillis>,
     checkpointing: bool,
     /// Runners prepare tasks of groups to come.
     prepares: bool,
@@ -268,6 +274,9 @@ impl World {
             publisher_is_up: true,
             cut_off: BTreeMap::new(),
             spec,
+            // Sometimes longer than anybody may stand: then no end of a group hides one that does.
+            task_duration: if seed % 8 == 5 { 40_000 } else { 8_000 },
+            stand_since: BTreeMap::new(),
             checkpointing,
             prepares: seed % 4 != 3,
             task_settings,

@@ -37,3 +37,9 @@ fn seed_386_a_group_is_over_before_its_elder() {
 fn seed_1441_rows_are_lost_while_many_sequences_wait() {
     run(1441, Options::default()).unwrap();
 }
+
+/// A group that ended with nothing new was committed before its tasks had heard of the end, and left them standing.
+#[test]
+fn seed_15_a_group_ends_with_an_empty_sequence() {
+    run(15, Options::default()).unwrap();
+}

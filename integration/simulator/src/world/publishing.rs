@@ -7,7 +7,7 @@ use tidegate_protocol::supervisor::{Event, RunnerView, TaskAnswer};
 use tidegate_protocol::task::{Answer, HandoffSeen, Life, Outcome, StagedObject, TaskEvent};
 use tidegate_types::{RunnerId, SequenceId, TaskId};
 
-use super::{Checked, Happening, Kind, SLOTS, World, kind_of};
+use super::{Checked, Happening, Kind, LONGEST_STAND, SLOTS, World, kind_of};
 use crate::Mutant;
 use crate::catalog;
 use crate::catalog::Publish;
@@ -182,6 +182,19 @@ impl World {
             .any(|task| task.state == tidegate_protocol::group::TaskState::Superseded)
         {
             self.coverage.hit("superseded");
+        }
+        if !self.faults {
+            for task in &tasks {
+                if task.state != tidegate_protocol::group::TaskState::Paused {
+                    self.stand_since.remove(&task.task);
+                    continue;
+                }
+                let now = self.schedule.now;
+                let since = *self.stand_since.entry(task.task.clone()).or_insert(now);
+                if now.0 - since.0 > LONGEST_STAND {
+                    return Err(format!("B01: {} stands since {} ms", task.task, now.0 - since.0));
+                }
+            }
         }
         let view = RunnerView {
             id: runner.clone(),

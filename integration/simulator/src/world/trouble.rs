@@ -56,8 +56,7 @@ impl World {
                         self.random.random_range(1..4),
                         self.spec.2 + 1,
                     );
-                    let (replicas, task_count, variant) = self.spec;
-                    let spec = Box::new(settings(replicas, task_count, variant));
+                    let spec = Box::new(settings(self.spec, self.task_duration));
                     self.command("new spec", Command::Submit(spec))?;
                 }
                 22 => {

@@ -12,6 +12,9 @@ use super::{GroupDocument, GroupState, Round, TaskDocument, TaskReport, TaskStat
 use crate::mutation::{Mutation, is};
 use crate::task::LogEntry;
 
+/// Published entries of the log that are kept for replicas that are late.
+const MOST_TOLD_LATE: usize = 64;
+
 /// One kind of call to one peer: at most one is on its way, a failed one is repeated later.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub enum Call {
@@ -125,6 +128,8 @@ pub struct GroupRun {
     pub register: Call,
     /// Checkpointing mode: the newest entry of the checkpoint log that is known to be published.
     pub published: Option<LogEntry>,
+    /// Published entries before it that a replica may lack still, in order; a replica that is late is told them too.
+    pub told_late: Vec<LogEntry>,
     /// Checkpointing mode: the entries behind it, in order.
     pub log: Vec<LogEntry>,
     /// Somebody asked for a checkpoint while this sequence was open.
@@ -159,6 +164,7 @@ impl GroupRun {
             registering: BTreeSet::new(),
             register: Call::Idle,
             published: None,
+            told_late: Vec::new(),
             log: Vec::new(),
             checkpoint_asked: None,
             failed_rounds: 0,
@@ -219,8 +225,19 @@ impl GroupRun {
             .iter()
             .take_while(|entry| committed.reaches(&entry.decision.end) || is(Mutation::TrimUnpublished))
             .count();
-        self.published = self.log.drain(..done).next_back().or(self.published.take());
-        done > 0
+        if done == 0 {
+            return false;
+        }
+        self.told_late.extend(self.published.take());
+        self.told_late.extend(self.log.drain(..done));
+        self.published = self.told_late.pop();
+        // What every replica has closed nobody asks for again.
+        let opens = self.live().map(|replica| replica.open().unwrap_or(SequenceId(0)));
+        let lowest = opens.min().unwrap_or(SequenceId(u32::MAX));
+        self.told_late.retain(|entry| entry.sequence >= lowest);
+        let surplus = self.told_late.len().saturating_sub(MOST_TOLD_LATE);
+        self.told_late.drain(..surplus);
+        true
     }
     /// The first sequence that is not known to be published, and where it starts.
     pub fn first_unpublished(&self) -> (SequenceId, &StartOffsets) {
@@ -265,7 +282,8 @@ impl GroupRun {
     pub fn untold(&self, replica: &Replica) -> Option<LogEntry> {
         if self.document.is_checkpointing() {
             let open = replica.open()?;
-            return self.log.iter().find(|entry| entry.sequence >= open).cloned();
+            let mut known = self.told_late.iter().chain(&self.published).chain(&self.log);
+            return known.find(|entry| entry.sequence >= open).cloned();
         }
         match &self.document.state {
             GroupState::Pending {

@@ -91,6 +91,8 @@ pub struct Supervisor {
     stops: BTreeMap<TaskId, Stop>,
     /// Tasks of the next groups, by lane.
     preparations: BTreeMap<u32, prepare::Preparation>,
+    /// How long each lane's roll-over waits for them.
+    patience: BTreeMap<u32, prepare::Patience>,
     /// Lanes that roll over in the old order, and why.
     old_order: BTreeMap<u32, String>,
     /// Ended tasks, oldest first, for people.
@@ -235,6 +237,7 @@ impl Supervisor {
             runners: BTreeMap::new(),
             stops: BTreeMap::new(),
             preparations: BTreeMap::new(),
+            patience: BTreeMap::new(),
             old_order: BTreeMap::new(),
             ended: VecDeque::new(),
             discovery: None,

@@ -22,6 +22,8 @@ const MOST_LEAD_MILLIS: u64 = 30_000;
 const PATIENCE_MILLIS: u64 = 10_000;
 /// How long they are kept when nobody takes them.
 const KEEP_MILLIS: u64 = 120_000;
+/// How long none are made again after a runner has refused them.
+const AGAIN_MILLIS: u64 = 30_000;
 /// Heartbeats without a task before it counts as lost: one may have been under way already.
 const MISSES: u8 = 2;
 
@@ -36,6 +38,8 @@ pub(super) struct Preparation {
     stream: Stream,
     /// Nobody waits for them longer.
     deadline: TimestampMillis,
+    /// They go then, if nobody has taken them.
+    kept_until: TimestampMillis,
     tasks: BTreeMap<TaskId, PreparedTask>,
 }
 
@@ -51,6 +55,16 @@ struct PreparedTask {
     ready: bool,
     /// Heartbeats without it, in a row.
     missed: u8,
+}
+
+/// What bounds the attempts of one roll-over of a lane, however often its tasks are refused or vanish.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Patience {
+    spec_version: u32,
+    /// Nobody waits longer, whichever attempt it is.
+    deadline: TimestampMillis,
+    /// No attempt is made before.
+    not_before: TimestampMillis,
 }
 
 /// What a person sees of a roll-over that comes.
@@ -86,12 +100,22 @@ impl Supervisor {
             self.drop_preparation(lane);
         }
         self.old_order.retain(|lane, _| wanted.contains(lane));
+        let version = self.document.version;
+        self.patience
+            .retain(|lane, patience| wanted.contains(lane) && patience.spec_version == version);
         if self.lacks_slot() {
             return;
         }
         for lane in wanted {
-            if let (false, Some(partitions)) = (self.preparations.contains_key(&lane), lanes.get(&lane)) {
-                match self.make_preparation(now, partitions.clone(), ids) {
+            let is_refused = self
+                .patience
+                .get(&lane)
+                .is_some_and(|patience| now < patience.not_before);
+            if is_refused || self.preparations.contains_key(&lane) {
+                continue;
+            }
+            if let Some(partitions) = lanes.get(&lane) {
+                match self.make_preparation(now, lane, partitions.clone(), ids) {
                     Ok(preparation) => {
                         self.old_order.remove(&lane);
                         self.preparations.insert(lane, preparation);
@@ -179,7 +203,7 @@ impl Supervisor {
             && lanes.get(&lane) == Some(&preparation.partitions)
             && self.document.version == preparation.spec_version
             && stream == Some(&preparation.stream)
-            && now < after(preparation.deadline, KEEP_MILLIS)
+            && now < preparation.kept_until
             && preparation
                 .tasks
                 .values()
@@ -189,6 +213,7 @@ impl Supervisor {
     fn make_preparation(
         &mut self,
         now: TimestampMillis,
+        lane: u32,
         partitions: BTreeSet<PartitionId>,
         ids: &mut impl IdSource,
     ) -> Result<Preparation, String> {
@@ -231,13 +256,19 @@ impl Supervisor {
         self.document.next_group = ordinal + 1;
         let change = self.put_supervisor();
         self.store(vec![change]);
+        let patience = self.patience.entry(lane).or_insert(Patience {
+            spec_version: self.document.version,
+            deadline: after(now, PATIENCE_MILLIS),
+            not_before: now,
+        });
         Ok(Preparation {
             ordinal,
             group,
             partitions,
             spec_version: self.document.version,
             stream,
-            deadline: after(now, PATIENCE_MILLIS),
+            deadline: patience.deadline,
+            kept_until: after(now, PATIENCE_MILLIS + KEEP_MILLIS),
             tasks,
         })
     }
@@ -343,13 +374,22 @@ impl Supervisor {
             Err(error) => {
                 let why = format!("runner {} does not prepare it: {error}", prepared.runner);
                 self.error(now, format!("task {task}: {why}"));
-                self.drop_preparation(lane);
+                self.refused(now, lane, why);
             }
         }
     }
 
+    /// What a runner has refused it refuses again: it is the old order, unless a later attempt is in time.
+    fn refused(&mut self, now: TimestampMillis, lane: u32, why: String) {
+        if let Some(patience) = self.patience.get_mut(&lane) {
+            patience.not_before = after(now, AGAIN_MILLIS);
+        }
+        self.old_order.insert(lane, why);
+        self.drop_preparation(lane);
+    }
+
     /// A report about a prepared task. False: it is none.
-    pub(super) fn prepared_reported(&mut self, report: &TaskReport) -> bool {
+    pub(super) fn prepared_reported(&mut self, now: TimestampMillis, report: &TaskReport) -> bool {
         let Some((lane, prepared)) = self.preparation_of(&report.task) else {
             return false;
         };
@@ -363,7 +403,10 @@ impl Supervisor {
         match report.state {
             TaskState::Preparing => prepared.ready = false,
             TaskState::Prepared => prepared.ready = true,
-            state if state.is_ended() => self.drop_preparation(lane),
+            state if state.is_ended() => {
+                let why = format!("runner {} has ended it: {}", prepared.runner, report.reason);
+                self.refused(now, lane, why);
+            }
             _ => {}
         }
         true
@@ -421,6 +464,7 @@ impl Supervisor {
             return None;
         }
         let preparation = self.preparations.remove(&lane)?;
+        self.patience.remove(&lane);
         let replicas = preparation
             .tasks
             .into_values()

@@ -307,11 +307,9 @@ impl Supervisor {
         })
     }
 
-    /// Ends that were not heard of, in order, and tasks that stand still without need (D35, B32).
+    /// Ends that were not heard of, in order, and tasks that stand still without need (D35, B32). Those of a group
+    /// that is committed too: its last sequence may have been empty, and nobody ends before it knows its end.
     fn tell(&mut self, now: TimestampMillis, group: &mut GroupRun) {
-        if group.is_committed() {
-            return;
-        }
         let reads = group.reads();
         let (open, _) = group.open_sequence();
         let untold: BTreeMap<TaskId, LogEntry> = group

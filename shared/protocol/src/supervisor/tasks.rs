@@ -77,7 +77,7 @@ impl Supervisor {
     }
 
     fn reported(&mut self, now: TimestampMillis, runner: &RunnerId, report: TaskReport) {
-        if self.prepared_reported(&report) {
+        if self.prepared_reported(now, &report) {
             return;
         }
         let task = report.task.clone();

@@ -368,3 +368,54 @@ fn a_group_is_made_in_legacy_mode_when_too_few_runners_can_publish_while_reading
     assert!(!second.is_checkpointing());
     assert!(second.mode_reason.contains("r1, r2"), "{}", second.mode_reason);
 }
+
+#[test]
+fn b01_replicas_of_a_group_that_ends_with_nothing_new_are_told_so_although_all_is_committed() {
+    let mut world = reading();
+    world.trigger("wiki.1.1");
+    world.pass(1_000);
+    for task in ["wiki.1.1", "wiki.1.2"] {
+        world.read(task, 0, 40);
+        world.read(task, 1, 25);
+        assert!(world.publish_part(task), "{task}");
+        world.faults.insert((task.into(), "end"), Fault::Lost);
+    }
+    world.command(Command::Suspend).unwrap();
+    // The catalog is looked at before anybody hears of the end.
+    world.pass(5_000);
+    assert_eq!(states(&mut world), [crate::group::TaskState::Paused; 2]);
+    world.faults.clear();
+    world.pass(3_000);
+    assert_eq!(states(&mut world), [crate::group::TaskState::Finishing; 2]);
+    for task in ["wiki.1.1", "wiki.1.2"] {
+        assert!(world.publish_part(task), "{task}");
+    }
+    world.pass(3_000);
+    assert!(world.live().is_empty(), "{:?}", world.live());
+}
+
+#[test]
+fn a_replica_three_sequences_behind_is_told_each_end_in_order_although_all_of_them_are_published() {
+    let mut world = reading();
+    world.faults.insert(("wiki.1.2".into(), "end"), Fault::Lost);
+    world.faults.insert(("wiki.1.2".into(), "pause"), Fault::Lost);
+    world.read("wiki.1.1", 1, 25);
+    for end in [40, 50, 60] {
+        world.read("wiki.1.1", 0, end);
+        world.trigger("wiki.1.1");
+        world.pass(20_000);
+        assert!(world.publish_part("wiki.1.1"), "up to {end}");
+        world.pass(5_000);
+    }
+    assert_eq!(world.task("wiki.1.2").log.len(), 0);
+    world.faults.clear();
+    world.pass(10_000);
+    let told: Vec<u32> = world
+        .task("wiki.1.2")
+        .log
+        .iter()
+        .map(|entry| entry.sequence.0)
+        .collect();
+    assert_eq!(told, [0, 1, 2]);
+    assert_eq!(world.live(), ["wiki.1.1", "wiki.1.2"], "nobody was replaced");
+}

@@ -226,3 +226,44 @@ fn a_replica_that_needs_a_slot_comes_before_a_task_to_come() {
         world.live()
     );
 }
+
+#[test]
+fn runners_that_refuse_to_prepare_are_not_asked_in_a_loop_and_the_group_rolls_over_in_time() {
+    let mut world = reading(short());
+    world.refuses_to_prepare = true;
+    world.pass(58_000);
+    let asked = |world: &World| {
+        let is_prepare = |action: &&Action| matches!(action, Action::PrepareTask(_));
+        world.trace.iter().filter(is_prepare).count()
+    };
+    assert_eq!(asked(&world), 2, "both replicas of one attempt");
+    let views = world.supervisor.snapshot(world.time()).next_groups;
+    assert!(
+        views[0].old_order.contains("no such secret"),
+        "{}",
+        views[0].old_order
+    );
+    world.pass(5_000);
+    assert_eq!(world.live().len(), 4, "the next group reads: {:?}", world.live());
+    assert_eq!(asked(&world), 2);
+}
+
+#[test]
+fn tasks_that_vanish_again_and_again_hold_up_the_end_for_a_bounded_time() {
+    let mut world = reading(settings());
+    world.connects = false;
+    let next = Settings {
+        spec_json: "{\"v\":2}".into(),
+        task_view: serde_json::json!({"v": 2}),
+        ..settings()
+    };
+    world.command(Command::Submit(Box::new(next))).unwrap();
+    for _ in 0..13 {
+        world.pass(1_000);
+        for runner in world.runners.values_mut() {
+            runner.prepared.clear();
+        }
+    }
+    let groups: Vec<&str> = world.stored.groups.keys().map(GroupId::as_str).collect();
+    assert!(groups.len() == 2, "10 s and no longer: {groups:?}");
+}

@@ -33,6 +33,8 @@ pub(super) struct Stored {
     pub(super) tasks: BTreeMap<TaskId, TaskDocument>,
     pub(super) history: Vec<HistoryLine>,
     pub(super) log: BTreeMap<BaseSequenceName, Vec<LogEntry>>,
+    /// Every entry that was ever in it.
+    pub(super) decided: Vec<LogEntry>,
 }
 
 #[derive(Debug, Clone)]
@@ -185,6 +187,8 @@ pub(super) struct World {
     /// Runners prepare tasks, and are connected with the next heartbeat.
     pub(super) can_prepare: bool,
     pub(super) connects: bool,
+    /// Runners refuse to prepare a task.
+    pub(super) refuses_to_prepare: bool,
 }
 
 pub(super) fn id(text: &str) -> TaskId {
@@ -272,6 +276,7 @@ impl World {
             can_checkpoint,
             can_prepare: false,
             connects: true,
+            refuses_to_prepare: false,
         };
         for (partition, earliest, latest) in bounds {
             world.bounds(partition, earliest, latest);
@@ -416,6 +421,7 @@ impl World {
                     log.push(entry.clone());
                     entry
                 });
+                self.stored.decided.push(entry.clone());
                 self.events.push_back(Event::DecisionStored { group, entry });
             }
             Action::Discover { .. } => {
@@ -514,7 +520,8 @@ impl World {
         }
     }
     fn set_end(&mut self, runner: &RunnerId, task: TaskId, entry: LogEntry) {
-        let logged = self.stored.log.values().flatten().any(|logged| *logged == entry);
+        let mut log = self.stored.log.values().flatten().chain(&self.stored.decided);
+        let logged = log.any(|logged| *logged == entry);
         assert!(logged, "I5: {task} hears of {entry:?} before it is in the log");
         let decision = entry.decision.clone();
         let answer = self.call(runner, &task, "end", |task| {
@@ -559,7 +566,9 @@ impl World {
             call.group
         );
         let host = self.runners.get_mut(&call.runner).unwrap();
-        let result = if host.up {
+        let result = if self.refuses_to_prepare {
+            Err(CallError::Refused("no such secret".into()))
+        } else if host.up {
             let (token, ready) = host
                 .prepared
                 .entry(call.task.clone())
