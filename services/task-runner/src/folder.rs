@@ -21,6 +21,9 @@ const LEGACY_FORMAT: u32 = 1;
 /// Format of a checkpointing task's record, and the newest that this version reads.
 const FORMAT: u32 = 2;
 
+/// Times that a folder is removed before it is said that it cannot be.
+const REMOVALS: u32 = 5;
+
 const RECORD: &str = "record.json";
 const ROWS: &str = "rows";
 
@@ -271,17 +274,26 @@ impl TaskFolder {
         Ok(())
     }
 
-    /// Removes all files of rows; the record stays.
+    /// Removes all files of rows; the record stays. A task that was forgotten meanwhile stays so: nothing is made
+    /// anew where its folder was.
     pub(crate) fn drop_rows(&self) -> io::Result<()> {
         durable::remove_folder(&self.rows())?;
-        fs::create_dir_all(self.rows())?;
         self.disk.set(0);
-        Ok(())
+        match fs::create_dir(self.rows()) {
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            Ok(()) | Err(_) => Ok(()),
+        }
     }
 
-    /// Removes everything.
+    /// Removes everything, also what a task that is about to end puts there at the same time.
     pub(crate) fn remove(&self) -> io::Result<()> {
-        durable::remove_folder(&self.root)?;
+        for left in (0..REMOVALS).rev() {
+            match durable::remove_folder(&self.root) {
+                Ok(()) if !self.root.exists() => break,
+                Err(error) if left == 0 => return Err(error),
+                Ok(()) | Err(_) => {}
+            }
+        }
         self.disk.set(0);
         Ok(())
     }
@@ -340,6 +352,31 @@ mod tests {
             text.contains("\"invented_later\":{\"a\":[1]}") && text.contains("\"also_later\":\"x\""),
             "{text}"
         );
+    }
+
+    #[test]
+    fn rows_that_are_dropped_when_the_task_is_forgotten_bring_nothing_back() {
+        let root = tempfile::tempdir().unwrap();
+        let folder = folder(root.path());
+        folder
+            .save(&TaskRecord::new(assignment(), TimestampMillis(5)))
+            .unwrap();
+        folder.drop_rows().unwrap();
+        assert!(folder.rows().exists(), "it may read again");
+        folder.remove().unwrap();
+        folder.drop_rows().unwrap();
+        assert!(!root.path().join("t").exists());
+        // Both at once, as often as not.
+        for _ in 0..50 {
+            folder
+                .save(&TaskRecord::new(assignment(), TimestampMillis(5)))
+                .unwrap();
+            let other = folder.clone();
+            let dropping = std::thread::spawn(move || other.drop_rows());
+            folder.remove().unwrap();
+            dropping.join().unwrap().unwrap();
+            assert!(!root.path().join("t").exists());
+        }
     }
 
     #[test]
