@@ -20,6 +20,7 @@ use serde_json::Value;
 use tidegate_rpc::coordinator::v1::{
     ListSegmentsRequest, SegmentInfo, StatusRequest, StatusResponse, SubmitRequest, SuspendRequest,
 };
+use tidegate_rpc::publisher::v1::VerifyRequest;
 use tidegate_rpc::{Transport, clients, status};
 use tidegate_servers::{Kafka, Postgres, S3, free_port};
 use tokio::runtime::Runtime;
@@ -540,6 +541,30 @@ impl Cluster {
             page_token = page.next_page_token;
             if page_token.is_empty() {
                 return Ok(all);
+            }
+        }
+    }
+
+    /// `tidegate verify --deep`: each offset is in exactly one segment, and every object is what was published.
+    pub(crate) fn prove(&self, data_source: &str) -> Result<()> {
+        let mut request = VerifyRequest {
+            data_source: data_source.to_owned(),
+            deep: true,
+            ..VerifyRequest::default()
+        };
+        loop {
+            let page = self.call("verify", |mut client| {
+                let request = request.clone();
+                async move { client.verify(request).await }
+            })?;
+            ensure!(
+                page.findings.is_empty(),
+                "verify {data_source}: {:#?}",
+                page.findings
+            );
+            request.page_token = page.next_page_token;
+            if request.page_token.is_empty() {
+                return Ok(());
             }
         }
     }

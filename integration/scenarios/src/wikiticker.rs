@@ -97,6 +97,7 @@ pub(crate) fn ingest(
     cluster.wait_until_published(name, produced, Duration::from_mins(3))?;
     let segments = cluster.segments(name)?;
     ensure!(!segments.is_empty(), "{name}: nothing is published");
+    cluster.prove(name)?;
     segments::read(&segments, |key| cluster.object(key))
 }
 

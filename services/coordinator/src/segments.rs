@@ -15,6 +15,8 @@ use crate::actor::Peers;
 
 /// Most segments per question.
 const PAGE: u32 = 1_000;
+/// For one page of a proof.
+const VERIFY_WITHIN: Duration = Duration::from_mins(5);
 /// When to ask again while the publisher is away.
 const COME_AGAIN: Duration = Duration::from_secs(1);
 /// Totals that are not older than this are not looked up again.
@@ -80,6 +82,24 @@ impl Segments {
         match tokio::time::timeout(self.limit, client.list_segments(request)).await {
             Ok(Ok(answer)) => Ok(answer.into_inner()),
             // Lists change nothing, so every one of these may be asked again.
+            Ok(Err(status)) if is_retryable(&status) => Err(away(status.message())),
+            Ok(Err(status)) => Err(status),
+            Err(_) => Err(away("no answer in time")),
+        }
+    }
+
+    /// One page of a proof. The publisher bounds it by itself; the limit is for a publisher that is stuck.
+    pub(crate) async fn verify(
+        &self,
+        request: publisher::VerifyRequest,
+    ) -> Result<publisher::VerifyResponse, Status> {
+        let mut client = self.peers.publisher.clone();
+        let away = |why: &str| {
+            let message = format!("the publisher does not verify its catalog now: {why}");
+            Status::from(RpcError::Unavailable(message, COME_AGAIN))
+        };
+        match tokio::time::timeout(VERIFY_WITHIN, client.verify(request)).await {
+            Ok(Ok(answer)) => Ok(answer.into_inner()),
             Ok(Err(status)) if is_retryable(&status) => Err(away(status.message())),
             Ok(Err(status)) => Err(status),
             Err(_) => Err(away("no answer in time")),

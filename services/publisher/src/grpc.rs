@@ -19,6 +19,7 @@ use crate::clock;
 use crate::error::{of_call, of_store};
 use crate::publish::{Publishing, retryable};
 use crate::under_way::UnderWay;
+use crate::verify::Verifier;
 use crate::wire;
 
 /// A publish that takes longer is answered "ask again" and goes on; callers give up after a minute.
@@ -27,6 +28,7 @@ const ANSWER_WITHIN: Duration = Duration::from_secs(45);
 pub(crate) struct Service {
     pub(crate) store: Arc<dyn PublisherStore>,
     pub(crate) publishing: Arc<Publishing>,
+    pub(crate) verifier: Verifier,
     pub(crate) metrics: Metrics,
     /// Publishes under way, also those whose caller has gone.
     pub(crate) under_way: UnderWay,
@@ -161,6 +163,10 @@ impl Publisher for Service {
             segments: found.iter().map(wire::published).collect(),
             next_page_token: next.unwrap_or_default(),
         }))
+    }
+
+    async fn verify(&self, request: Request<message::VerifyRequest>) -> Answer<message::VerifyResponse> {
+        Ok(Response::new(self.verifier.page(&request.into_inner()).await?))
     }
 }
 

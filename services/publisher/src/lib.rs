@@ -15,6 +15,7 @@ mod run;
 mod sweep;
 mod under_way;
 mod verified;
+mod verify;
 mod wire;
 
 pub use error::PublisherServiceError;

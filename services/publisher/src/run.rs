@@ -23,6 +23,7 @@ use crate::publish::Publishing;
 use crate::sweep::Sweeper;
 use crate::under_way::UnderWay;
 use crate::verified::Verified;
+use crate::verify::Verifier;
 
 /// A publisher that is going: its service, and the loops that promote and sweep.
 pub struct RunningPublisher {
@@ -65,6 +66,10 @@ impl RunningPublisher {
             metrics: metrics.clone(),
             moved: watch::Sender::new(0),
         });
+        let verifier = Verifier {
+            store: Arc::clone(&store),
+            objects: objects.clone(),
+        };
         let stop = CancellationToken::new();
         let mut loops = JoinSet::new();
         loops.spawn(promoter.run(stop.clone()));
@@ -79,6 +84,7 @@ impl RunningPublisher {
         let service = Service {
             store,
             publishing,
+            verifier,
             metrics,
             under_way: UnderWay::new(),
         };

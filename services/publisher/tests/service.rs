@@ -8,6 +8,8 @@ mod calls;
 mod faulty_store;
 #[path = "service/loops.rs"]
 mod loops;
+#[path = "service/proofs.rs"]
+mod proofs;
 #[path = "service/publishing.rs"]
 mod publishing;
 #[path = "service/world.rs"]

@@ -45,6 +45,14 @@ pub enum Command {
     /// Look at the segment catalog.
     #[command(subcommand)]
     Segment(SegmentCommand),
+    /// Prove that each offset of a data source is in exactly one segment; exit status 0 when it is.
+    Verify {
+        /// Data source.
+        data_source: String,
+        /// Read each object too: size, checksum, rows.
+        #[arg(long)]
+        deep: bool,
+    },
     /// Look at task-runners.
     #[command(subcommand)]
     Runner(RunnerCommand),

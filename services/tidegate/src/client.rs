@@ -2,6 +2,7 @@
 
 use tidegate_rpc::clients::{self, SupervisorClient};
 use tidegate_rpc::coordinator::v1::{ListSegmentsRequest, ListTasksRequest, SegmentInfo, TaskInfo};
+use tidegate_rpc::publisher::v1::{VerifyRequest, VerifyResponse};
 use tidegate_rpc::{Transport, handshake};
 
 use crate::failure::Failure;
@@ -73,5 +74,11 @@ impl Coordinator {
             }
             request.page_token = page.next_page_token;
         }
+    }
+
+    /// One page of a proof.
+    pub async fn verify(&mut self, request: VerifyRequest) -> Result<VerifyResponse, Failure> {
+        let answer = self.api.verify(request).await;
+        Ok(answer.map_err(Failure::rpc(&self.server))?.into_inner())
     }
 }

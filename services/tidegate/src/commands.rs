@@ -3,18 +3,20 @@
 use std::io::Read as _;
 use std::path::Path;
 
+use indicatif::ProgressBar;
 use tidegate_rpc::Transport;
 use tidegate_rpc::coordinator::v1 as api;
+use tidegate_rpc::publisher::v1::VerifyRequest;
 use tidegate_rpc::types::v1::{PartitionOffset, PartitionOffsets};
 
 use crate::cli::{Output, RunnerCommand, SegmentCommand, SupervisorCommand, TaskCommand, WaitFor};
 use crate::client::Coordinator;
 use crate::failure::Failure;
 use crate::plain_json::plain_json;
-use crate::report::print;
+use crate::report::{grouped, print};
 use crate::views::{
-    CheckpointView, HealthView, HistoryView, IssuesView, RunnersView, SegmentsView, SpecView, StatusView,
-    SubmittedView, SupervisorsView, TasksView,
+    CheckpointView, HealthView, HistoryView, IssuesView, ProofView, RunnersView, SegmentsView, SpecView,
+    StatusView, SubmittedView, SupervisorsView, TasksView,
 };
 
 /// How a command that failed nowhere ended.
@@ -188,6 +190,39 @@ pub(crate) async fn segment(
         .await?;
     print(output, &SegmentsView::from(segments))?;
     Ok(Outcome::Good)
+}
+
+/// Reads a proof to its last page; what is read so far is shown to a person who waits.
+pub(crate) async fn verify(
+    mut to: Coordinator,
+    output: Output,
+    data_source: String,
+    deep: bool,
+) -> Result<Outcome, Failure> {
+    let mut view = ProofView::new(data_source.clone(), deep);
+    let progress = ProgressBar::new_spinner();
+    let mut request = VerifyRequest {
+        data_source,
+        deep,
+        ..VerifyRequest::default()
+    };
+    loop {
+        let page = to.verify(request.clone()).await?;
+        request.page_token.clone_from(&page.next_page_token);
+        view.add(page);
+        if request.page_token.is_empty() {
+            break;
+        }
+        progress.set_message(format!(
+            "{} segments, {} bytes of objects read",
+            grouped(view.segments),
+            grouped(view.bytes_read)
+        ));
+        progress.tick();
+    }
+    progress.finish_and_clear();
+    print(output, &view)?;
+    Ok(if view.ok { Outcome::Good } else { Outcome::Bad })
 }
 
 pub(crate) async fn runner(

@@ -39,6 +39,9 @@ pub async fn run(cli: Cli) -> Result<Outcome, Failure> {
         }
         Command::Task(command) => commands::task(Coordinator::at(&server)?, output, command).await,
         Command::Segment(command) => commands::segment(Coordinator::at(&server)?, output, command).await,
+        Command::Verify { data_source, deep } => {
+            commands::verify(Coordinator::at(&server)?, output, data_source, deep).await
+        }
         Command::Runner(command) => commands::runner(Coordinator::at(&server)?, output, command).await,
         Command::Health { address } => commands::health(output, address).await,
     }

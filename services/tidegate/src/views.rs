@@ -5,6 +5,7 @@ mod segments;
 mod status;
 mod supervisors;
 mod tasks;
+mod verify;
 
 pub(crate) use segments::SegmentsView;
 pub(crate) use status::StatusView;
@@ -12,6 +13,7 @@ pub(crate) use supervisors::{
     CheckpointView, HistoryView, IssuesView, SpecView, SubmittedView, SupervisorsView,
 };
 pub(crate) use tasks::{HealthView, RunnersView, TasksView};
+pub(crate) use verify::ProofView;
 
 use serde::Serialize;
 use tidegate_rpc::types::v1::RowCounts;

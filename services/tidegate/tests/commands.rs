@@ -12,6 +12,7 @@ use std::time::Duration;
 
 use tidegate_rpc::coordinator::v1::supervisor_service_server::SupervisorService;
 use tidegate_rpc::coordinator::v1::{self as api, SupervisorState, SupervisorSummary};
+use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::status::RpcError;
 use tidegate_rpc::types::v1::{Interval, Segment, SegmentId};
 use tonic::{Request, Response, Status};
@@ -118,6 +119,56 @@ impl SupervisorService for Scripted {
     }
     async fn list_tasks(&self, _: Request<api::ListTasksRequest>) -> Answer<api::ListTasksResponse> {
         Ok(Response::new(api::ListTasksResponse::default()))
+    }
+    async fn verify(&self, request: Request<publisher::VerifyRequest>) -> Answer<publisher::VerifyResponse> {
+        let request = request.into_inner();
+        assert!(request.deep);
+        if request.data_source == "none" {
+            return Err(Status::not_found(
+                "no segment of data source none was ever published",
+            ));
+        }
+        let first = publisher::VerifyResponse {
+            coverage: vec![publisher::PartitionCoverage {
+                supervisor_id: "wiki".into(),
+                topic: "edits".into(),
+                partition: 3,
+                start: 10,
+                end: 1_210,
+                ranges: 4,
+                committed: 1_210,
+                ..Default::default()
+            }],
+            publishes: 4,
+            next_page_token: "0".into(),
+            ..Default::default()
+        };
+        let finding = publisher::VerifyFinding {
+            fault: publisher::VerifyFault::Object.into(),
+            supervisor_id: "wiki".into(),
+            subject: "wiki_1".into(),
+            detail: "object a/b is not there".into(),
+        };
+        Ok(Response::new(match request.page_token.as_str() {
+            "" => first,
+            "0" => publisher::VerifyResponse {
+                segments: 2,
+                rows: 1_000,
+                bytes_read: 2_048,
+                next_page_token: "7".into(),
+                ..Default::default()
+            },
+            _ => publisher::VerifyResponse {
+                findings: (request.data_source == "bad")
+                    .then_some(finding)
+                    .into_iter()
+                    .collect(),
+                segments: 1,
+                rows: 200,
+                bytes_read: 52,
+                ..Default::default()
+            },
+        }))
     }
     async fn list_segments(
         &self,
@@ -375,4 +426,25 @@ async fn a_checkpoint_waits_for_what_was_asked_and_tells_what_it_came_to() {
     assert_eq!(rows[0], ["GROUP", "SEQUENCE", "CHECKPOINT"]);
     assert_eq!(rows[1], ["wiki.1", "3", "closed"], "{out}");
     assert_eq!(rows[2][..3], ["wiki.2", "3", "nothing"], "{out}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_proof_is_read_to_its_last_page_and_a_finding_is_an_exit_status() {
+    let (server, _) = serve().await;
+    let (output, out, err) = tidegate(&server, &["verify", "wiki", "--deep", "--output", "json"], "").await;
+    assert!(output.status.success(), "{err}");
+    let told: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(told["ok"], true);
+    assert_eq!((&told["segments"], &told["rows"]), (&3.into(), &1_200.into()));
+    assert_eq!(told["bytes_read"], 2_100);
+    assert_eq!(told["partitions"][0]["end"], 1_210);
+    let (output, out, _) = tidegate(&server, &["verify", "bad", "--deep"], "").await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(
+        out.contains("object a/b is not there") && out.contains("1 finding"),
+        "{out}"
+    );
+    let (output, _, err) = tidegate(&server, &["verify", "none", "--deep"], "").await;
+    assert_eq!(output.status.code(), Some(1));
+    assert!(err.contains("ever published"), "{err}");
 }

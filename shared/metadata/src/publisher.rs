@@ -10,6 +10,7 @@ use tidegate_protocol::allocate::{AllocationRefusal, AllocationRequest};
 use tidegate_protocol::publish::{
     Fence, GroupMode, PublishDecision, PublishRequest, RegisteredGroup, SegmentFile, StreamId,
 };
+use tidegate_protocol::verify::{Evidence, PublishedRange};
 use tidegate_types::{
     AssignmentToken, BaseSequenceName, DataSource, DecodeVersion, Epoch, Generation, GroupId, PartitionId,
     PartitionOffsets, SegmentId, StartOffsets, SupervisorId, TaskId, TimestampMillis,
@@ -247,6 +248,16 @@ pub trait PublisherStore: Send + Sync {
 
     /// Those of these object keys that the catalog refers to.
     async fn referenced_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError>;
+
+    /// Supervisors that have published segments of this data source, in order.
+    async fn publishers_of(&self, data_source: &DataSource) -> Result<Vec<SupervisorId>, StoreError>;
+
+    /// Everything that is recorded about what a supervisor has published, and its topic, as one consistent read.
+    async fn evidence(&self, supervisor: &SupervisorId) -> Result<(String, Evidence), StoreError>;
+
+    /// The published ranges that these segments belong to, in their order.
+    async fn ranges_of(&self, segments: &[CatalogSegment])
+    -> Result<Vec<Option<PublishedRange>>, StoreError>;
 
     /// When the oldest group that may still publish was registered; `None` when there is none.
     async fn oldest_open_group(&self) -> Result<Option<TimestampMillis>, StoreError>;

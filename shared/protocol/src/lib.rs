@@ -14,3 +14,4 @@ pub mod publish;
 pub mod sequence;
 pub mod supervisor;
 pub mod task;
+pub mod verify;

@@ -365,6 +365,10 @@ impl SupervisorService for SupervisorApi {
         }))
     }
 
+    async fn verify(&self, request: Request<publisher::VerifyRequest>) -> Answer<publisher::VerifyResponse> {
+        Ok(Response::new(self.segments.verify(request.into_inner()).await?))
+    }
+
     async fn list_runners(
         &self,
         _request: Request<api::ListRunnersRequest>,

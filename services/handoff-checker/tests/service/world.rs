@@ -104,6 +104,12 @@ impl Publisher for Outside {
     ) -> Result<Response<wire::PublishResponse>, Status> {
         unused()
     }
+    async fn verify(
+        &self,
+        _: Request<wire::VerifyRequest>,
+    ) -> Result<Response<wire::VerifyResponse>, Status> {
+        unused()
+    }
     async fn list_segments(
         &self,
         request: Request<wire::ListSegmentsRequest>,

@@ -8,7 +8,8 @@ use tidegate_metadata::{
     PublisherError, PublisherStore, RegisterGroup, ResetOffsets, SegmentFilter, StoreError, Used,
 };
 use tidegate_protocol::publish::{PublishRequest, RegisteredGroup};
-use tidegate_types::{Epoch, GroupId, SegmentId, SupervisorId, TimestampMillis};
+use tidegate_protocol::verify::{Evidence, PublishedRange};
+use tidegate_types::{DataSource, Epoch, GroupId, SegmentId, SupervisorId, TimestampMillis};
 use tokio::sync::oneshot;
 
 pub(crate) enum Fault {
@@ -102,6 +103,18 @@ impl PublisherStore for FaultyStore {
     }
     async fn preview(&self, request: &PublishRequest) -> Result<PublishAnswer, StoreError> {
         self.inner.preview(request).await
+    }
+    async fn publishers_of(&self, data_source: &DataSource) -> Result<Vec<SupervisorId>, StoreError> {
+        self.inner.publishers_of(data_source).await
+    }
+    async fn evidence(&self, supervisor: &SupervisorId) -> Result<(String, Evidence), StoreError> {
+        self.inner.evidence(supervisor).await
+    }
+    async fn ranges_of(
+        &self,
+        segments: &[CatalogSegment],
+    ) -> Result<Vec<Option<PublishedRange>>, StoreError> {
+        self.inner.ranges_of(segments).await
     }
     async fn list_segments(
         &self,

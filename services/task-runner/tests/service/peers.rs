@@ -70,6 +70,12 @@ impl Publisher for Peers {
     ) -> Result<Response<publisher::EndGroupResponse>, Status> {
         unused()
     }
+    async fn verify(
+        &self,
+        _: Request<publisher::VerifyRequest>,
+    ) -> Result<Response<publisher::VerifyResponse>, Status> {
+        unused()
+    }
     async fn list_segments(
         &self,
         _: Request<publisher::ListSegmentsRequest>,

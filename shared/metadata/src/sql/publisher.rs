@@ -5,6 +5,7 @@
 
 mod allocation;
 mod catalog;
+mod evidence;
 mod groups;
 mod offsets;
 mod publish;
@@ -13,7 +14,8 @@ use async_trait::async_trait;
 use sea_orm::sea_query::OnConflict;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QuerySelect};
 use tidegate_protocol::publish::{PublishRequest, RegisteredGroup};
-use tidegate_types::{Epoch, Generation, GroupId, SegmentId, SupervisorId, TimestampMillis};
+use tidegate_protocol::verify::{Evidence, PublishedRange};
+use tidegate_types::{DataSource, Epoch, Generation, GroupId, SegmentId, SupervisorId, TimestampMillis};
 
 use crate::database::{BodyError, Failed, in_transaction};
 use crate::entity::{coordinator_epoch, supervisor_generations};
@@ -154,6 +156,31 @@ impl PublisherStore for Metadata {
 
     async fn referenced_keys(&self, keys: &[String]) -> Result<Vec<String>, StoreError> {
         catalog::referenced_keys(self.reader(), keys).await
+    }
+
+    async fn publishers_of(&self, data_source: &DataSource) -> Result<Vec<SupervisorId>, StoreError> {
+        in_transaction!(self, Snapshot, "find publishers", |tx| evidence::publishers_of(
+            &*tx,
+            data_source
+        ))
+        .map_err(no_refusal)
+    }
+
+    async fn evidence(&self, supervisor: &SupervisorId) -> Result<(String, Evidence), StoreError> {
+        in_transaction!(self, Snapshot, "read what was published", |tx| {
+            evidence::of_supervisor(&*tx, supervisor)
+        })
+        .map_err(no_refusal)
+    }
+
+    async fn ranges_of(
+        &self,
+        segments: &[CatalogSegment],
+    ) -> Result<Vec<Option<PublishedRange>>, StoreError> {
+        in_transaction!(self, Snapshot, "read ranges of segments", |tx| {
+            evidence::of_segments(&*tx, segments)
+        })
+        .map_err(no_refusal)
     }
 
     async fn oldest_open_group(&self) -> Result<Option<TimestampMillis>, StoreError> {

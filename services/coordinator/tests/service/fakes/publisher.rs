@@ -225,6 +225,12 @@ impl Publisher for FakePublisher {
     ) -> Result<Response<wire::PublishResponse>, Status> {
         Err(Status::unimplemented("not in this test"))
     }
+    async fn verify(
+        &self,
+        _: Request<wire::VerifyRequest>,
+    ) -> Result<Response<wire::VerifyResponse>, Status> {
+        Err(Status::unimplemented("not in this test"))
+    }
     async fn list_segments(
         &self,
         request: Request<wire::ListSegmentsRequest>,
