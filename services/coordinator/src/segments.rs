@@ -9,7 +9,7 @@ use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::status::{RpcError, is_retryable};
 use tidegate_rpc::types::v1::SegmentId;
 use tidegate_types::SupervisorId;
-use tonic::Status;
+use tonic::{Response, Status};
 
 use crate::actor::Peers;
 
@@ -60,6 +60,24 @@ pub(crate) struct Segments {
     seen: Mutex<BTreeMap<SupervisorId, Shared>>,
 }
 
+/// One question to the publisher. None of these changes anything, so every one may be asked again.
+async fn ask<T>(
+    what: &str,
+    limit: Duration,
+    asked: impl Future<Output = Result<Response<T>, Status>>,
+) -> Result<T, Status> {
+    let away = |why: &str| {
+        let message = format!("the publisher does not {what} now: {why}");
+        Status::from(RpcError::Unavailable(message, COME_AGAIN))
+    };
+    match tokio::time::timeout(limit, asked).await {
+        Ok(Ok(answer)) => Ok(answer.into_inner()),
+        Ok(Err(status)) if is_retryable(&status) => Err(away(status.message())),
+        Ok(Err(status)) => Err(status),
+        Err(_) => Err(away("no answer in time")),
+    }
+}
+
 impl Segments {
     pub(crate) fn new(peers: Peers, limit: Duration) -> Self {
         Self {
@@ -75,17 +93,7 @@ impl Segments {
         request: publisher::ListSegmentsRequest,
     ) -> Result<publisher::ListSegmentsResponse, Status> {
         let mut client = self.peers.publisher.clone();
-        let away = |why: &str| {
-            let message = format!("the publisher does not list its segments now: {why}");
-            Status::from(RpcError::Unavailable(message, COME_AGAIN))
-        };
-        match tokio::time::timeout(self.limit, client.list_segments(request)).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            // Lists change nothing, so every one of these may be asked again.
-            Ok(Err(status)) if is_retryable(&status) => Err(away(status.message())),
-            Ok(Err(status)) => Err(status),
-            Err(_) => Err(away("no answer in time")),
-        }
+        ask("list its segments", self.limit, client.list_segments(request)).await
     }
 
     /// One page of a proof. The publisher bounds it by itself; the limit is for a publisher that is stuck.
@@ -94,16 +102,7 @@ impl Segments {
         request: publisher::VerifyRequest,
     ) -> Result<publisher::VerifyResponse, Status> {
         let mut client = self.peers.publisher.clone();
-        let away = |why: &str| {
-            let message = format!("the publisher does not verify its catalog now: {why}");
-            Status::from(RpcError::Unavailable(message, COME_AGAIN))
-        };
-        match tokio::time::timeout(VERIFY_WITHIN, client.verify(request)).await {
-            Ok(Ok(answer)) => Ok(answer.into_inner()),
-            Ok(Err(status)) if is_retryable(&status) => Err(away(status.message())),
-            Ok(Err(status)) => Err(status),
-            Err(_) => Err(away("no answer in time")),
-        }
+        ask("verify its catalog", VERIFY_WITHIN, client.verify(request)).await
     }
 
     /// Which of these are served, in their order. What the checker does not tell counts as pending.

@@ -117,6 +117,11 @@ impl Verifier {
                     .iter()
                     .map(|one| found(supervisor, file.id.to_string(), one)),
             );
+            answer.bytes_read += if deep && object.is_none() {
+                file.size_bytes
+            } else {
+                0
+            };
             answer.findings.extend(object.map(|detail| wire::VerifyFinding {
                 fault: VerifyFault::Object.into(),
                 supervisor_id: supervisor.to_string(),
@@ -126,7 +131,6 @@ impl Verifier {
             answer.segments += 1;
             answer.rows += file.rows;
             answer.unused += u64::from(!segment.used);
-            answer.bytes_read += if deep { file.size_bytes } else { 0 };
             behind = segment.ordinal;
             if deep && begun.elapsed() >= LONGEST_PAGE && answer.segments < count {
                 is_last = false;

@@ -200,51 +200,59 @@ fn cover(
         read_again: 0,
         skipped: 0,
     };
-    for pair in ranges.windows(2) {
-        let ((before, last), (generation, next)) = (pair[0], pair[1]);
-        let was_reset = evidence
+    // How far it is published, and in which generation.
+    let mut reached: Option<(Generation, Offset)> = None;
+    for &(generation, range) in ranges {
+        let Some((before, end)) = reached else {
+            reached = Some((generation, range.end));
+            continue;
+        };
+        let gap = OffsetRange {
+            start: end,
+            end: range.start,
+        };
+        if evidence
             .resets
             .range(before..=generation)
-            .any(|reset| *reset > before);
-        let gap = OffsetRange {
-            start: last.end,
-            end: next.start,
-        };
+            .any(|reset| *reset > before)
+        {
+            // What was asked for; all that was published behind it is read again in the end.
+            coverage.skipped += gap.width();
+            coverage.read_again += OffsetRange {
+                start: range.start,
+                end,
+            }
+            .width();
+            reached = Some((generation, range.end));
+            continue;
+        }
         let overlap = OffsetRange {
-            start: next.start,
-            end: last.end.min(next.end),
+            start: range.start,
+            end: end.min(range.end),
         };
-        match (gap.is_empty(), overlap.is_empty()) {
-            (false, _) if was_reset => coverage.skipped += gap.width(),
-            (false, _) => findings.push(Finding::Gap {
+        if !gap.is_empty() {
+            findings.push(Finding::Gap {
                 partition,
                 range: gap,
                 generation,
-            }),
-            // All that was published behind it is read again in the end.
-            (_, false) if was_reset => {
-                coverage.read_again += OffsetRange {
-                    start: next.start,
-                    end: last.end,
-                }
-                .width();
-            }
-            (_, false) => findings.push(Finding::Overlap {
+            });
+        } else if !overlap.is_empty() {
+            findings.push(Finding::Overlap {
                 partition,
                 range: overlap,
                 generation,
-            }),
-            (true, true) => {}
+            });
         }
+        reached = Some((generation, end.max(range.end)));
     }
-    if let (Some((committed, in_generation)), Some((generation, last))) = (committed, ranges.last())
-        && committed != last.end
-        && in_generation <= *generation
+    if let (Some((committed, in_generation)), Some((generation, published))) = (committed, reached)
+        && committed != published
+        && in_generation <= generation
     {
         findings.push(Finding::Committed {
             partition,
             committed,
-            published: last.end,
+            published,
         });
     }
     coverage
@@ -335,7 +343,7 @@ mod tests {
             ["offsets [4, 5) were published twice (generation 1)"]
         );
         assert_eq!(
-            found(&[(1, 0, 9), (1, 2, 4)], 4, 1, &[]).len(),
+            found(&[(1, 0, 9), (1, 2, 4), (1, 9, 12)], 12, 1, &[]).len(),
             1,
             "one inside the other"
         );

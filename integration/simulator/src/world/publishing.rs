@@ -3,6 +3,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use rand::Rng as _;
+use tidegate_protocol::group::{TaskReport, TaskState};
 use tidegate_protocol::supervisor::{Event, RunnerView, TaskAnswer};
 use tidegate_protocol::task::{Answer, HandoffSeen, Life, Outcome, StagedObject, TaskEvent};
 use tidegate_types::{RunnerId, SequenceId, TaskId};
@@ -159,6 +160,22 @@ impl World {
     }
 
     /// A runner tells all its tasks; ended ones that the coordinator has recorded are forgotten.
+    /// B01: while nothing goes wrong, nobody stands for long.
+    fn check_standing(&mut self, tasks: &[TaskReport]) -> Checked {
+        let now = self.schedule.now;
+        for task in tasks.iter().filter(|_| !self.faults) {
+            if task.state != TaskState::Paused {
+                self.stand_since.remove(&task.task);
+                continue;
+            }
+            let stands = now.0 - self.stand_since.entry(task.task.clone()).or_insert(now).0;
+            if stands > LONGEST_STAND {
+                return Err(format!("B01: {} stands since {stands} ms", task.task));
+            }
+        }
+        Ok(())
+    }
+
     pub(super) fn heartbeat(&mut self, runner: &RunnerId, life: u64) -> Checked {
         let lost = self.bad_luck(20) || self.is_cut_off(runner);
         let Some(found) = self.runners.get_mut(runner).filter(|found| found.up) else {
@@ -177,24 +194,8 @@ impl World {
             );
         }
         let tasks: Vec<_> = found.reports(self.schedule.now);
-        if tasks
-            .iter()
-            .any(|task| task.state == tidegate_protocol::group::TaskState::Superseded)
-        {
+        if tasks.iter().any(|task| task.state == TaskState::Superseded) {
             self.coverage.hit("superseded");
-        }
-        if !self.faults {
-            for task in &tasks {
-                if task.state != tidegate_protocol::group::TaskState::Paused {
-                    self.stand_since.remove(&task.task);
-                    continue;
-                }
-                let now = self.schedule.now;
-                let since = *self.stand_since.entry(task.task.clone()).or_insert(now);
-                if now.0 - since.0 > LONGEST_STAND {
-                    return Err(format!("B01: {} stands since {} ms", task.task, now.0 - since.0));
-                }
-            }
         }
         let view = RunnerView {
             id: runner.clone(),
@@ -204,6 +205,7 @@ impl World {
             can_checkpoint: self.checkpointing,
             can_prepare: self.checkpointing && self.prepares,
         };
+        self.check_standing(&tasks)?;
         if lost {
             return Ok(());
         }

@@ -1,6 +1,6 @@
 //! What was recorded when it was published, for those who verify it.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 
 use sea_orm::sea_query::Expr;
 use sea_orm::{ColumnTrait, ConnectionTrait, EntityTrait, QueryFilter, QueryOrder, QuerySelect};
@@ -14,7 +14,7 @@ use crate::rows::{Reader, signed};
 
 const WHAT: &str = "read what was published";
 /// Names per condition, well below both databases' limit of parameters.
-const BATCH: usize = 500;
+const BATCH: usize = 250;
 /// Format of the counts of a publish.
 const FORMAT: u32 = 1;
 
@@ -139,9 +139,14 @@ pub(super) async fn of_segments<C: ConnectionTrait>(
     };
     let mut found = HashMap::new();
     for batch in segments.chunks(BATCH) {
-        // Names are unique within a supervisor and a generation; others that have the same name are left out below.
+        // By the key's first columns too, or every page would read the whole table.
+        let supervisors: BTreeSet<&str> = batch.iter().map(|one| one.supervisor.as_str()).collect();
+        let generations: BTreeSet<i64> = batch.iter().map(|one| signed(one.generation.0)).collect();
+        let names: BTreeSet<&str> = batch.iter().map(|one| one.file.sequence.as_str()).collect();
         let rows = Entity::find()
-            .filter(Column::SequenceName.is_in(batch.iter().map(|segment| segment.file.sequence.as_str())))
+            .filter(Column::SupervisorId.is_in(supervisors))
+            .filter(Column::Generation.is_in(generations))
+            .filter(Column::SequenceName.is_in(names))
             .all(tx)
             .await?;
         for row in rows {
