@@ -42,15 +42,17 @@ pub(crate) struct Buffers {
 #[derive(Debug)]
 pub struct Batch {
     partition: PartitionId,
+    begins: Offset,
     buffers: Buffers,
     reserved: usize,
     home: Option<Arc<Handover>>,
 }
 
 impl Batch {
-    pub(crate) fn new(partition: PartitionId, buffers: Buffers) -> Self {
+    pub(crate) fn new(partition: PartitionId, begins: Offset, buffers: Buffers) -> Self {
         Self {
             partition,
+            begins,
             buffers,
             reserved: 0,
             home: None,
@@ -66,6 +68,10 @@ impl Batch {
     }
     pub fn partition(&self) -> PartitionId {
         self.partition
+    }
+    /// The reader's position before this batch: no record is left between it and the first one.
+    pub fn begins(&self) -> Offset {
+        self.begins
     }
     pub fn len(&self) -> usize {
         self.buffers.records.len()

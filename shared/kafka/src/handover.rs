@@ -8,6 +8,8 @@ use std::collections::VecDeque;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use tidegate_types::Offset;
+
 use crate::batch::{Batch, Buffers};
 use crate::reader::ReaderEvent;
 
@@ -36,6 +38,8 @@ struct State {
 #[derive(Debug)]
 pub(crate) struct Stamped {
     pub(crate) seeks_seen: u64,
+    /// Of what moves a partition: the position that it moves from.
+    pub(crate) begins: Option<Offset>,
     pub(crate) event: ReaderEvent,
 }
 
@@ -79,6 +83,7 @@ impl Handover {
         batch.reserve(self.clone(), size);
         state.queue.push_back(Stamped {
             seeks_seen,
+            begins: Some(batch.begins()),
             event: ReaderEvent::Batch(batch),
         });
         drop(state);
@@ -87,8 +92,12 @@ impl Handover {
     }
 
     /// Hands over something that has no size to speak of.
-    pub(crate) fn tell(&self, seeks_seen: u64, event: ReaderEvent) {
-        self.lock().queue.push_back(Stamped { seeks_seen, event });
+    pub(crate) fn tell(&self, seeks_seen: u64, begins: Option<Offset>, event: ReaderEvent) {
+        self.lock().queue.push_back(Stamped {
+            seeks_seen,
+            begins,
+            event,
+        });
         self.filled.notify_one();
     }
 
@@ -118,6 +127,7 @@ impl Handover {
             if let Some(why) = &state.ended {
                 return Some(Stamped {
                     seeks_seen: u64::MAX,
+                    begins: None,
                     event: ReaderEvent::Ended { why: why.clone() },
                 });
             }
@@ -166,6 +176,7 @@ mod tests {
     fn batch(bytes: usize) -> Batch {
         Batch::new(
             PartitionId(0),
+            Offset(0),
             Buffers {
                 bytes: vec![0; bytes],
                 records: Vec::new(),

@@ -15,6 +15,7 @@ mod features;
 mod handover;
 mod jaas;
 mod mock;
+mod partitions;
 mod producer;
 mod properties;
 mod raw;

@@ -121,6 +121,43 @@ pub struct Reader {
     seeks: u64,
     /// Per partition the last seek that named it: what was produced before is dropped.
     sought: HashMap<PartitionId, u64>,
+    /// Where each partition stands by what came out.
+    positions: Positions,
+}
+
+/// What came out of a reader, held against its promise. A batch that is missing or out of order would be lost
+/// without a trace: gaps between records are normal, so nobody behind the reader could tell.
+#[derive(Debug)]
+struct Positions {
+    next: HashMap<PartitionId, Offset>,
+    broken: Option<String>,
+}
+
+impl Positions {
+    fn at(start: &StartOffsets) -> Self {
+        Self {
+            next: start.iter().collect(),
+            broken: None,
+        }
+    }
+
+    /// Moves a partition by an event that begins at `begins`; false when it stands elsewhere.
+    fn advance(&mut self, begins: Offset, event: &ReaderEvent) -> bool {
+        let (partition, behind) = match event {
+            ReaderEvent::Batch(batch) => (batch.partition(), batch.next_offset().unwrap_or(begins)),
+            ReaderEvent::PartitionEof { partition, offset } => (*partition, *offset),
+            _ => return true,
+        };
+        let stands = self.next.insert(partition, behind);
+        if stands == Some(begins) {
+            return true;
+        }
+        let stands = stands.map_or_else(|| "nowhere".to_owned(), |next| format!("at offset {next}"));
+        self.broken = Some(format!(
+            "records of partition {partition} from offset {begins} on came out while it stood {stands}"
+        ));
+        false
+    }
 }
 
 impl Reader {
@@ -183,13 +220,20 @@ impl Reader {
             rebuilds,
             seeks: 0,
             sought: HashMap::new(),
+            positions: Positions::at(start),
         })
     }
 
-    /// The next event; `None` when there is none within `wait` or after a nudge. Blocks: call it from a thread, not from a future.
+    /// The next event; `None` when there is none within `wait` or after a nudge. Blocks: call it from a thread, not
+    /// from a future.
+    ///
+    /// A reader that breaks its promise ends: one that is made anew where the task stands loses nothing.
     pub fn next(&mut self, wait: Duration) -> Option<ReaderEvent> {
         let deadline = Instant::now() + wait;
         loop {
+            if let Some(why) = self.positions.broken.clone() {
+                return Some(ReaderEvent::Ended { why });
+            }
             let stamped = self
                 .handover
                 .take(deadline.saturating_duration_since(Instant::now()))?;
@@ -198,7 +242,8 @@ impl Reader {
                 .partition()
                 .and_then(|partition| self.sought.get(&partition))
                 .is_some_and(|seek| stamped.seeks_seen < *seek);
-            if !stale {
+            let begins = stamped.begins;
+            if !stale && begins.is_none_or(|begins| self.positions.advance(begins, &stamped.event)) {
                 return Some(stamped.event);
             }
         }
@@ -212,8 +257,9 @@ impl Reader {
     /// Reads these partitions from these offsets on; partitions that were not read before are added.
     pub fn seek(&mut self, offsets: &StartOffsets) {
         self.seeks += 1;
-        for partition in offsets.partitions() {
+        for (partition, next) in offsets.iter() {
             self.sought.insert(partition, self.seeks);
+            self.positions.next.insert(partition, next);
         }
         self.send(Command::Seek {
             number: self.seeks,
@@ -257,5 +303,57 @@ impl Drop for Reader {
     fn drop(&mut self) {
         self.send(Command::Close);
         self.handover.clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{Buffers, Record, TimestampKind};
+
+    const PARTITION: PartitionId = PartitionId(3);
+
+    fn batch(begins: i64, offsets: &[i64]) -> (Offset, ReaderEvent) {
+        let record = |offset: &i64| Record {
+            offset: Offset(*offset),
+            timestamp: None,
+            timestamp_kind: TimestampKind::Missing,
+            key: None,
+            value: None,
+        };
+        let buffers = Buffers {
+            bytes: Vec::new(),
+            records: offsets.iter().map(record).collect(),
+        };
+        let batch = Batch::new(PARTITION, Offset(begins), buffers);
+        (Offset(begins), ReaderEvent::Batch(batch))
+    }
+    fn end(begins: i64, offset: i64) -> (Offset, ReaderEvent) {
+        let event = ReaderEvent::PartitionEof {
+            partition: PARTITION,
+            offset: Offset(offset),
+        };
+        (Offset(begins), event)
+    }
+
+    /// Whether each of these is let out by a reader that began at 4.
+    fn let_out(events: Vec<(Offset, ReaderEvent)>) -> Vec<bool> {
+        let mut positions = Positions::at(&[(PARTITION, Offset(4))].into_iter().collect());
+        let advance = |(begins, event): (Offset, ReaderEvent)| positions.advance(begins, &event);
+        events.into_iter().map(advance).collect()
+    }
+
+    #[test]
+    fn i1_gaps_in_the_log_are_normal_and_a_missing_batch_is_not() {
+        assert_eq!(
+            let_out(vec![batch(4, &[5, 9]), end(10, 12), batch(12, &[12, 13])]),
+            [true, true, true]
+        );
+        assert_eq!(let_out(vec![batch(4, &[5, 9]), batch(12, &[12])]), [true, false]);
+        assert_eq!(let_out(vec![batch(4, &[5, 9]), end(12, 14)]), [true, false]);
+        assert_eq!(
+            let_out(vec![batch(8, &[8, 9]), batch(4, &[4, 5])]),
+            [false, false]
+        );
     }
 }

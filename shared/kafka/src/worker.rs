@@ -4,7 +4,7 @@
 //! client, reading goes on from them, so nothing comes twice and nothing is left out. Seeks and stalls end in the
 //! same plain way: a new client, assigned from the positions.
 
-use std::collections::{BTreeMap, HashMap, VecDeque};
+use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc;
@@ -14,15 +14,15 @@ use std::time::{Duration, Instant};
 use rdkafka::TopicPartitionList;
 use rdkafka::consumer::Consumer;
 use rdkafka::types::RDKafkaErrorCode;
-use tidegate_types::{Offset, PartitionId, PartitionOffsets, StartOffsets, TimestampMillis};
+use tidegate_types::{Offset, PartitionId, PartitionOffsets, StartOffsets};
 use tracing::{debug, warn};
 
 use crate::admin::Admin;
-use crate::batch::{Batch, Buffers, Record};
 use crate::error::{KafkaError, Trouble, TroubleKind};
 use crate::handover::Handover;
+use crate::partitions::{BatchBounds, News, Open, Partition, Partitions, Standing, deliver};
 use crate::properties::ConsumerProperties;
-use crate::raw::{Delivered, RawConsumer, RawRecord};
+use crate::raw::RawConsumer;
 use crate::reader::{ReaderEvent, ReaderSettings};
 use crate::warm::{self, Warm};
 use crate::watchdog::{Verdict, Watchdog};
@@ -85,28 +85,6 @@ pub(crate) fn run(seed: Seed, warm: Option<Warm>, started: &mpsc::Sender<Result<
     }
 }
 
-/// Why a partition is not being read.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Standing {
-    Reading,
-    /// The client found its position outside the log; the broker is being asked where the log is.
-    Asking,
-    /// Behind the end of the log; asked again from time to time.
-    BeyondEnd {
-        told: bool,
-    },
-    /// Before the start of the log: a seek must decide.
-    Lost,
-}
-
-#[derive(Debug)]
-struct Partition {
-    next: Offset,
-    standing: Standing,
-    paused: bool,
-    open: Option<Buffers>,
-}
-
 /// The answer to a question about offsets.
 struct Answer {
     low: PartitionOffsets,
@@ -117,7 +95,7 @@ struct Worker {
     seed: Seed,
     admin: Arc<Admin>,
     raw: RawConsumer,
-    partitions: BTreeMap<i32, Partition>,
+    partitions: Partitions,
     watchdog: Watchdog,
     seeks_seen: u64,
     answers: (mpsc::Sender<Option<Answer>>, mpsc::Receiver<Option<Answer>>),
@@ -132,31 +110,17 @@ struct Worker {
     closing: bool,
 }
 
-enum News {
-    Full(i32, Buffers),
-    Eof(i32, i64),
-    Failed(Option<i32>, RDKafkaErrorCode, String, bool),
-}
-
 impl Worker {
     fn new(seed: Seed, warm: Option<Warm>) -> Result<Self, KafkaError> {
         let admin = Admin::shared(&seed.properties)?;
         let mut watchdog = Watchdog::new(seed.settings.stall_after);
         let now = Instant::now();
-        let partitions: BTreeMap<i32, Partition> = seed
+        let partitions: Partitions = seed
             .start
             .iter()
             .map(|(partition, next)| {
                 watchdog.watch(partition, now);
-                (
-                    partition.0,
-                    Partition {
-                        next,
-                        standing: Standing::Reading,
-                        paused: false,
-                        open: None,
-                    },
-                )
+                (partition.0, Partition::at(next, false))
             })
             .collect();
         let raw = connect(&seed, warm, &partitions)?;
@@ -220,15 +184,7 @@ impl Worker {
                 .partitions
                 .get(&partition.0)
                 .is_some_and(|known| known.paused);
-            self.partitions.insert(
-                partition.0,
-                Partition {
-                    next,
-                    standing: Standing::Reading,
-                    paused,
-                    open: None,
-                },
-            );
+            self.partitions.insert(partition.0, Partition::at(next, paused));
             self.watchdog.watch(partition, now);
         }
         self.rebuild();
@@ -272,54 +228,39 @@ impl Worker {
             seed,
             ..
         } = self;
-        let (records, bytes) = (seed.settings.batch_records, seed.settings.batch_bytes);
-        let count = raw.poll(wait, |delivered| match delivered {
-            Delivered::Record(record) => {
-                let id = record.partition;
-                let Some(partition) = partitions.get_mut(&id) else {
-                    return;
-                };
-                if let Some(full) = partition.add(&record, &seed.handover, records, bytes) {
-                    news.push(News::Full(id, full));
-                }
-            }
-            Delivered::Eof { partition, offset } => news.push(News::Eof(partition, offset)),
-            Delivered::Failed {
-                partition,
-                code,
-                detail,
-                fatal,
-            } => {
-                news.push(News::Failed(partition, code, detail, fatal));
-            }
+        let bounds = BatchBounds {
+            records: seed.settings.batch_records,
+            bytes: seed.settings.batch_bytes,
+        };
+        let spare = || seed.handover.spare_buffers();
+        let count = raw.poll(wait, |delivered| {
+            deliver(partitions, delivered, bounds, spare, news);
         });
         let mut news = std::mem::take(&mut self.news);
         for item in news.drain(..) {
             match item {
-                News::Full(id, buffers) => self.hand_over(id, buffers),
-                News::Eof(id, offset) => self.end_of_partition(id, Offset(offset)),
-                News::Failed(id, code, detail, fatal) => self.failed(id, code, detail, fatal),
+                News::Batch(id, open) => self.hand_over(id, open),
+                News::Eof(id, begins, offset) => self.end_of_partition(id, begins, offset),
+                News::Unreadable(id) => {
+                    self.watchdog.unwatch(PartitionId(id));
+                    self.last_asked = None;
+                }
+                News::Trouble {
+                    partition,
+                    code,
+                    detail,
+                    fatal,
+                } => self.trouble(partition, code, detail, fatal),
             }
         }
         self.news = news;
         count
     }
 
-    /// Hands over the open batch of a partition.
-    fn flush(&mut self, id: i32) {
-        if let Some(buffers) = self
-            .partitions
-            .get_mut(&id)
-            .and_then(|partition| partition.open.take())
-        {
-            self.hand_over(id, buffers);
-        }
-    }
-
     /// Waits for room, however long that takes; only a close ends the waiting.
-    fn hand_over(&mut self, id: i32, buffers: Buffers) {
+    fn hand_over(&mut self, id: i32, open: Open) {
         let partition = PartitionId(id);
-        let mut batch = Batch::new(partition, buffers);
+        let mut batch = open.into_batch(partition);
         let mut waited = false;
         while let Err(refused) = self.seed.handover.offer(self.seeks_seen, batch, TICK) {
             batch = refused;
@@ -347,45 +288,24 @@ impl Worker {
     }
 
     fn flush_all(&mut self) {
-        let ids: Vec<i32> = self
+        let open: Vec<(i32, Open)> = self
             .partitions
-            .iter()
-            .filter(|(_, partition)| partition.open.is_some())
-            .map(|(id, _)| *id)
+            .iter_mut()
+            .filter_map(|(id, partition)| Some((*id, partition.open.take()?)))
             .collect();
-        for id in ids {
-            self.flush(id);
+        for (id, open) in open {
+            self.hand_over(id, open);
         }
     }
 
-    fn end_of_partition(&mut self, id: i32, offset: Offset) {
-        self.flush(id);
-        let Some(partition) = self.partitions.get_mut(&id) else {
-            return;
-        };
-        if offset < partition.next {
-            return; // of an earlier position
-        }
-        // What lies between was markers, aborted or compacted away (B17, B18).
-        partition.next = offset;
-        self.watchdog.progress(PartitionId(id), Instant::now());
-        self.tell(ReaderEvent::PartitionEof {
-            partition: PartitionId(id),
-            offset,
-        });
+    fn end_of_partition(&mut self, id: i32, begins: Offset, offset: Offset) {
+        let partition = PartitionId(id);
+        self.watchdog.progress(partition, Instant::now());
+        let event = ReaderEvent::PartitionEof { partition, offset };
+        self.seed.handover.tell(self.seeks_seen, Some(begins), event);
     }
 
-    fn failed(&mut self, id: Option<i32>, code: RDKafkaErrorCode, detail: String, fatal: bool) {
-        if let (RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange, Some(id)) = (code, id)
-        {
-            self.flush(id);
-            if let Some(partition) = self.partitions.get_mut(&id) {
-                partition.standing = Standing::Asking;
-                self.watchdog.unwatch(PartitionId(id));
-                self.last_asked = None;
-            }
-            return;
-        }
+    fn trouble(&mut self, id: Option<i32>, code: RDKafkaErrorCode, detail: String, fatal: bool) {
         let kind = if fatal { TroubleKind::Fatal } else { kind_of(code) };
         let partition = id.map(PartitionId);
         let now = Instant::now();
@@ -409,7 +329,7 @@ impl Worker {
     }
 
     fn tell(&self, event: ReaderEvent) {
-        self.seed.handover.tell(self.seeks_seen, event);
+        self.seed.handover.tell(self.seeks_seen, None, event);
     }
 
     /// Asks the broker about partitions that stand or are silent, on a thread of its own, and takes the answer.
@@ -556,47 +476,8 @@ impl Worker {
     }
 }
 
-impl Partition {
-    /// Copies a record into the open batch and gives that back when it is full now. A record below the position was
-    /// handed over before and is dropped.
-    fn add(
-        &mut self,
-        record: &RawRecord<'_>,
-        home: &Handover,
-        most_records: usize,
-        most_bytes: usize,
-    ) -> Option<Buffers> {
-        if record.offset < self.next.0 {
-            return None;
-        }
-        let open = self.open.get_or_insert_with(|| home.spare_buffers());
-        let mut keep = |bytes: Option<&[u8]>| {
-            bytes.map(|bytes| {
-                let start = open.bytes.len();
-                open.bytes.extend_from_slice(bytes);
-                start..open.bytes.len()
-            })
-        };
-        let (key, value) = (keep(record.key), keep(record.value));
-        open.records.push(Record {
-            offset: Offset(record.offset),
-            timestamp: (record.timestamp != -1).then_some(TimestampMillis(record.timestamp)),
-            timestamp_kind: record.timestamp_kind,
-            key,
-            value,
-        });
-        self.next = Offset(record.offset).next();
-        let full = open.records.len() >= most_records || open.bytes.len() >= most_bytes;
-        if full { self.open.take() } else { None }
-    }
-}
-
 /// A new client, assigned to everything that is to be read.
-fn connect(
-    seed: &Seed,
-    warm: Option<Warm>,
-    partitions: &BTreeMap<i32, Partition>,
-) -> Result<RawConsumer, KafkaError> {
+fn connect(seed: &Seed, warm: Option<Warm>, partitions: &Partitions) -> Result<RawConsumer, KafkaError> {
     let failed = |detail: String| KafkaError::Client {
         what: format!(
             "making a consumer of topic {:?} on {}",

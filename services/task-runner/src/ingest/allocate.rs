@@ -15,6 +15,9 @@ use crate::task::Inbox;
 /// Pauses between two tries while the publisher is away.
 const FIRST_WAIT: Duration = Duration::from_millis(100);
 const LONGEST_WAIT: Duration = Duration::from_secs(5);
+/// How long an answer that is under way may still take when the thread is wanted elsewhere. It comes in
+/// milliseconds; giving up on it costs the whole prefetch, since its record must be read again.
+const GRACE: Duration = Duration::from_millis(200);
 
 /// Where the row lies.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +82,9 @@ impl Allocator {
             tokio::select! {
                 biased;
                 answer = self.until_answered(&request) => answer,
-                () = interrupt.cancelled() => Err(NoSegment::Interrupted),
+                () = async { interrupt.cancelled().await; tokio::time::sleep(GRACE).await } => {
+                    Err(NoSegment::Interrupted)
+                }
             }
         })
     }

@@ -396,6 +396,17 @@ impl Reading {
         self.unhinder();
         let partition = batch.partition();
         let end = self.end_of(partition);
+        // Gaps between records are normal, one before a batch is not: its records would be lost without a trace.
+        let stands = self.memory.next(partition);
+        if let Some(next) = stands.filter(|next| batch.begins() > *next)
+            && end.is_none_or(|end| next < end)
+        {
+            let begins = batch.begins();
+            self.make_anew(&format!(
+                "records of partition {partition} from offset {begins} on came while {next} is next"
+            ));
+            return;
+        }
         let records = batch.len();
         let taken = self.memory.take(&mut batch, end, &self.allocator);
         self.live.advance(records as u64);
