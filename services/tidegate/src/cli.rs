@@ -125,7 +125,8 @@ pub enum SupervisorCommand {
         #[arg(long, value_name = "SECONDS", default_value_t = 60)]
         timeout: u64,
     },
-    /// Clear or move committed offsets; what is read and not published is dropped and read again.
+    /// Clear or move committed offsets; what is read and not published is dropped and read again. Refused when
+    /// records would never be read.
     Reset {
         id: String,
         /// Only these partitions; without it all.
@@ -134,12 +135,30 @@ pub enum SupervisorCommand {
         /// New committed offset of a partition; may be repeated.
         #[arg(long = "offset", value_name = "PARTITION=OFFSET", value_parser = parse_offset)]
         offsets: Vec<(i32, i64)>,
+        /// Where partitions without --offset begin; without it where the spec says.
+        #[arg(long, value_enum, value_name = "PLACE")]
+        to: Option<ResetPlace>,
+        /// Only say what would be skipped and what would be read twice.
+        #[arg(long)]
+        dry_run: bool,
+        /// Also when records would never be read.
+        #[arg(long)]
+        force: bool,
         /// Why, for the history.
         #[arg(long, default_value = "")]
         why: String,
     },
     /// Show the versions of the spec and what was done, newest first.
     History { id: String },
+}
+
+/// Where a reset puts a partition.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub enum ResetPlace {
+    /// The first record that the broker still has.
+    Earliest,
+    /// Behind the last record that there is now.
+    Latest,
 }
 
 /// What a checkpoint is waited for.

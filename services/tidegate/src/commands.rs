@@ -9,14 +9,16 @@ use tidegate_rpc::coordinator::v1 as api;
 use tidegate_rpc::publisher::v1::VerifyRequest;
 use tidegate_rpc::types::v1::{PartitionOffset, PartitionOffsets};
 
-use crate::cli::{Output, RunnerCommand, SegmentCommand, SupervisorCommand, TaskCommand, WaitFor};
+use crate::cli::{
+    Output, ResetPlace, RunnerCommand, SegmentCommand, SupervisorCommand, TaskCommand, WaitFor,
+};
 use crate::client::Coordinator;
 use crate::failure::Failure;
 use crate::plain_json::plain_json;
 use crate::report::{grouped, print};
 use crate::views::{
-    CheckpointView, HealthView, HistoryView, IssuesView, ProofView, RunnersView, SegmentsView, SpecView,
-    StatusView, SubmittedView, SupervisorsView, TasksView,
+    CheckpointView, HealthView, HistoryView, IssuesView, ProofView, ResetPlanView, RunnersView, SegmentsView,
+    SpecView, StatusView, SubmittedView, SupervisorsView, TasksView,
 };
 
 /// How a command that failed nowhere ended.
@@ -122,9 +124,32 @@ pub(crate) async fn supervisor(
             id,
             partitions,
             offsets,
+            to: place,
+            dry_run,
+            force,
             why,
         } => {
-            let answer = to.api.reset(reset_request(id, partitions, offsets, why)?).await;
+            let mut request = reset_request(id, partitions, offsets, why)?;
+            request.force = force;
+            request.to = match place {
+                None => api::ResetTo::Unspecified,
+                Some(ResetPlace::Earliest) => api::ResetTo::Earliest,
+                Some(ResetPlace::Latest) => api::ResetTo::Latest,
+            }
+            .into();
+            // An older coordinator would not see `to` and put partitions elsewhere: it does not know this call.
+            if dry_run || place.is_some() {
+                let plan = to
+                    .api
+                    .plan_reset(request.clone())
+                    .await
+                    .map_err(Failure::rpc(&server))?;
+                if dry_run {
+                    print(output, &ResetPlanView::from(plan.into_inner()))?;
+                    return Ok(Outcome::Good);
+                }
+            }
+            let answer = to.api.reset(request).await;
             print(output, &StatusView::from(answer.map_err(failed)?.into_inner()))?;
         }
     }
@@ -158,7 +183,7 @@ fn reset_request(
         partitions,
         offsets: (!offsets.is_empty()).then_some(PartitionOffsets { offsets }),
         why,
-        request_key: String::new(),
+        ..api::ResetRequest::default()
     })
 }
 

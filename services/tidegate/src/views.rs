@@ -1,12 +1,14 @@
 //! What commands print: plain structs made from the API's messages, with names that stay.
 
 mod groups;
+mod reset;
 mod segments;
 mod status;
 mod supervisors;
 mod tasks;
 mod verify;
 
+pub(crate) use reset::ResetPlanView;
 pub(crate) use segments::SegmentsView;
 pub(crate) use status::StatusView;
 pub(crate) use supervisors::{

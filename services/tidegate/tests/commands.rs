@@ -98,6 +98,21 @@ impl SupervisorService for Scripted {
         self.resets.lock().unwrap().push(request.into_inner());
         Ok(Response::new(status(SupervisorState::Running as i32)))
     }
+    async fn plan_reset(&self, request: Request<api::ResetRequest>) -> Answer<api::PlanResetResponse> {
+        let request = request.into_inner();
+        if request.supervisor_id == "old" {
+            return Err(Status::unimplemented("a coordinator of 0.1.0"));
+        }
+        let one = |(partition, skipped, read_again)| api::PartitionReset {
+            partition,
+            from: (partition == 0).then_some(1_500),
+            to: 12_000,
+            skipped,
+            read_again,
+        };
+        let partitions = vec![one((0, 10_500, 0)), one((1, 0, 250))];
+        Ok(Response::new(api::PlanResetResponse { partitions }))
+    }
     async fn checkpoint(&self, request: Request<api::CheckpointRequest>) -> Answer<api::CheckpointResponse> {
         let request = request.into_inner();
         let one = |(group_id, closed)| api::GroupCheckpoint {
@@ -367,6 +382,32 @@ async fn a_reset_names_only_what_was_asked_for() {
     assert_eq!((request.partitions, request.why.as_str()), (vec![0, 2], "test"));
     let offset = request.offsets.unwrap().offsets.remove(0);
     assert_eq!((offset.partition, offset.offset), (2, 15));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_reset_says_what_it_would_do_and_does_nothing_that_an_older_coordinator_takes_for_another_wish() {
+    let (server, scripted) = serve().await;
+    let dry = ["supervisor", "reset", "wiki", "--to", "latest", "--dry-run"];
+    let (output, out, _) = tidegate(&server, &dry, "").await;
+    assert!(output.status.success());
+    for part in ["10,500", "12,000", "250", "refused without --force"] {
+        assert!(out.contains(part), "{part}: {out}");
+    }
+    let (_, out, _) = tidegate(&server, &[&dry[..], &["--output", "json"]].concat(), "").await;
+    let plan: serde_json::Value = serde_json::from_str(&out).unwrap();
+    assert_eq!(plan["loses_nothing"], false);
+    assert_eq!(plan["partitions"][0]["committed"], 1_500);
+    assert_eq!(plan["partitions"][1]["committed"], serde_json::Value::Null);
+
+    let old = ["supervisor", "reset", "old", "--to", "earliest"];
+    let (output, _, err) = tidegate(&server, &old, "").await;
+    assert!(!output.status.success(), "{err}");
+    assert!(scripted.resets.lock().unwrap().is_empty(), "nothing was reset");
+
+    let forced = ["supervisor", "reset", "wiki", "--to", "latest", "--force"];
+    assert!(tidegate(&server, &forced, "").await.0.status.success());
+    let request = scripted.resets.lock().unwrap().remove(0);
+    assert_eq!((request.to(), request.force), (api::ResetTo::Latest, true));
 }
 
 #[tokio::test(flavor = "multi_thread")]

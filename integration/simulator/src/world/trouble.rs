@@ -3,7 +3,7 @@
 #![allow(clippy::unnecessary_wraps, reason = "all steps of the world have one shape")]
 
 use rand::Rng as _;
-use tidegate_protocol::supervisor::Command;
+use tidegate_protocol::supervisor::{Command, ResetTo};
 use tidegate_types::{RunnerId, TimestampMillis};
 
 use super::{Checked, Happening, World};
@@ -64,6 +64,8 @@ impl World {
                     let command = Command::Reset {
                         partitions: Default::default(),
                         offsets: self.catalog.offsets(),
+                        to: ResetTo::AsSpec,
+                        force: true,
                         who: "simulator".to_owned(),
                         why: "a jump to where it stands".to_owned(),
                         key,

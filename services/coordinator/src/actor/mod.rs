@@ -8,12 +8,12 @@ use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tidegate_protocol::supervisor::{
-    Action, Command, Event, IdSource, Refusal, RunnerView, Settings, Snapshot, Supervisor,
+    Action, Command, Event, IdSource, Refusal, ResetPlan, ResetTo, RunnerView, Settings, Snapshot, Supervisor,
 };
 use tidegate_rpc::task_runner::v1::TaskStatus;
 use tidegate_rpc::types::v1::ParseError;
 use tidegate_spec::SupervisorSpec;
-use tidegate_types::{AssignmentToken, SupervisorId, TaskId, TimestampMillis};
+use tidegate_types::{AssignmentToken, PartitionId, PartitionOffsets, SupervisorId, TaskId, TimestampMillis};
 use tokio::sync::{mpsc, oneshot, watch};
 use tokio_util::sync::CancellationToken;
 
@@ -94,6 +94,18 @@ enum Message {
         command: Command,
         reply: oneshot::Sender<Result<Done, Refusal>>,
     },
+    PlanReset {
+        wish: ResetWish,
+        reply: oneshot::Sender<Result<ResetPlan, Refusal>>,
+    },
+}
+
+/// Which offsets are to be moved, and where to.
+#[derive(Debug)]
+pub(crate) struct ResetWish {
+    pub(crate) partitions: BTreeSet<PartitionId>,
+    pub(crate) offsets: PartitionOffsets,
+    pub(crate) to: ResetTo,
 }
 
 /// A way to talk to a supervisor's actor.
@@ -126,6 +138,14 @@ impl Handle {
         let (reply, answer) = oneshot::channel();
         self.sender
             .send(Message::Command { command, reply })
+            .map_err(|_| Gone)?;
+        answer.await.map_err(|_| Gone)
+    }
+    /// What a reset would do now.
+    pub(crate) async fn plan_reset(&self, wish: ResetWish) -> Result<Result<ResetPlan, Refusal>, Gone> {
+        let (reply, answer) = oneshot::channel();
+        self.sender
+            .send(Message::PlanReset { wish, reply })
             .map_err(|_| Gone)?;
         answer.await.map_err(|_| Gone)
     }
@@ -200,6 +220,12 @@ impl Actor {
             };
             let taken = match message {
                 Message::Command { command, reply } => self.command(command, reply, &publish).await,
+                Message::PlanReset { wish, reply } => {
+                    let plan = self.machine.plan_reset(&wish.partitions, &wish.offsets, wish.to);
+                    // The caller may have gone away; nothing was changed.
+                    let _ = reply.send(plan);
+                    Ok(())
+                }
                 Message::Event(event) => {
                     self.local.push_back(event);
                     self.drain_local().await

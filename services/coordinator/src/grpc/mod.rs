@@ -2,6 +2,7 @@
 
 mod checkpoint;
 mod registry;
+mod reset;
 mod status;
 mod supervisor;
 

@@ -1,6 +1,5 @@
 //! `SupervisorService`: what data engineers and operators call.
 
-use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +10,11 @@ use tidegate_rpc::coordinator::v1::supervisor_service_server::SupervisorService;
 use tidegate_rpc::publisher::v1 as publisher;
 use tidegate_rpc::status::RpcError;
 use tidegate_spec::{Parsed, SpecIssue, SupervisorSpec};
-use tidegate_types::{PartitionId, SupervisorId, TimestampMillis};
+use tidegate_types::{SupervisorId, TimestampMillis};
 use tonic::{Request, Response, Status};
 
-use super::{checkpoint, status};
-use crate::actor::{Gone, Handle, View, now};
+use super::{checkpoint, reset, status};
+use crate::actor::{Gone, Handle, ResetWish, View, now};
 use crate::directory::{Directory, SubmitError};
 use crate::segments::Segments;
 use crate::{settings, store};
@@ -48,7 +47,9 @@ pub(super) fn refused(refusal: &Refusal) -> Status {
         | Refusal::Stopping { .. }
         | Refusal::Resetting { .. }
         | Refusal::NoCheckpoint { .. }
+        | Refusal::WouldLose { .. }
         | Refusal::OtherTopic { .. } => RpcError::FailedPrecondition(refusal.to_string()),
+        Refusal::NotLooked { .. } => RpcError::Unavailable(refusal.to_string(), Duration::from_secs(1)),
     }
     .into()
 }
@@ -202,29 +203,35 @@ impl SupervisorService for SupervisorApi {
         self.command(&request.supervisor_id, command).await
     }
 
+    async fn plan_reset(&self, request: Request<api::ResetRequest>) -> Answer<api::PlanResetResponse> {
+        let request = request.into_inner();
+        let (_, handle) = self.handle(&request.supervisor_id)?;
+        let wish = reset::wish(&request)?;
+        let plan = handle
+            .plan_reset(wish)
+            .await
+            .map_err(|Gone| leaving())?
+            .map_err(|refusal| refused(&refusal))?;
+        Ok(Response::new(reset::plan(&plan)))
+    }
+
     async fn reset(&self, request: Request<api::ResetRequest>) -> Answer<api::StatusResponse> {
         let request = request.into_inner();
-        if let Some(wrong) = request.partitions.iter().find(|partition| **partition < 0) {
-            return Err(convert::BadField::new("partitions", format!("{wrong} is no partition")).into());
-        }
-        let offsets = convert::optional_offsets("offsets", request.offsets.as_ref())?.unwrap_or_default();
+        let ResetWish {
+            partitions,
+            offsets,
+            to,
+        } = reset::wish(&request)?;
         let key = if request.request_key.is_empty() {
             uuid::Uuid::new_v4().to_string()
         } else {
             request.request_key
         };
-        let partitions: BTreeSet<PartitionId> = request.partitions.into_iter().map(PartitionId).collect();
-        if !partitions.is_empty()
-            && offsets
-                .partitions()
-                .any(|partition| !partitions.contains(&partition))
-        {
-            let why = "names a partition that is not among `partitions`";
-            return Err(convert::BadField::new("offsets", why).into());
-        }
         let command = Command::Reset {
             partitions,
             offsets,
+            to,
+            force: request.force,
             who: "operator".into(),
             why: request.why,
             key,

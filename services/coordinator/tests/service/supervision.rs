@@ -384,6 +384,35 @@ async fn reset_raises_the_generation_stops_the_tasks_and_begins_where_it_was_tol
         offsets: Some(offsets(&[(1, 90)])),
         why: "the producer wrote nonsense".into(),
         request_key: "key".into(),
+        ..api::ResetRequest::default()
+    };
+    let refusal = world.api.clone().reset(request.clone()).await.unwrap_err();
+    assert_eq!(refusal.code(), tonic::Code::FailedPrecondition);
+    assert!(
+        refusal
+            .message()
+            .contains("90 offsets that the topic has (partition 1 [0, 90))"),
+        "{refusal}"
+    );
+    let plan = world.api.clone().plan_reset(request.clone()).await.unwrap();
+    let planned = api::PartitionReset {
+        partition: 1,
+        from: Some(0),
+        to: 90,
+        skipped: 90,
+        read_again: 0,
+    };
+    assert_eq!(plan.into_inner().partitions, [planned]);
+    let unknown = api::ResetRequest {
+        to: 99,
+        ..request.clone()
+    };
+    let refusal = world.api.clone().reset(unknown).await.unwrap_err();
+    assert_eq!(refusal.code(), tonic::Code::InvalidArgument, "{refusal}");
+
+    let request = api::ResetRequest {
+        force: true,
+        ..request
     };
     world.api.clone().reset(request.clone()).await.unwrap();
     world.api.clone().reset(request).await.unwrap();

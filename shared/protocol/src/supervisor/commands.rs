@@ -6,7 +6,7 @@ use tidegate_types::{GroupId, PartitionId, PartitionOffsets, TimestampMillis};
 
 use super::{
     Action, Change, Command, Desired, Fresh, HistoryLine, IdSource, KeepOffsets, Publish, Refusal,
-    ResetDocument, ResetKind, Run, Settings, Supervisor,
+    ResetDocument, ResetKind, ResetTo, Run, Settings, Supervisor,
 };
 
 /// The history's line for a version of the spec.
@@ -39,10 +39,13 @@ impl Supervisor {
             Command::Reset {
                 partitions,
                 offsets,
+                to,
                 who,
                 why,
                 key,
+                ..
             } => {
+                let offsets = self.resolved(&partitions, offsets, to);
                 self.reset(now, partitions, offsets, who, why, key);
             }
         }
@@ -78,9 +81,11 @@ impl Supervisor {
             Command::Reset {
                 partitions,
                 offsets,
+                to,
+                force,
                 key,
                 ..
-            } => self.check_reset(partitions, offsets, key),
+            } => self.check_reset(partitions, offsets, *to, *force, key),
             Command::Checkpoint { groups } => self.check_checkpoint(groups),
             Command::Suspend | Command::Resume | Command::Terminate { .. } => Ok(()),
         }
@@ -158,6 +163,8 @@ impl Supervisor {
         &self,
         partitions: &BTreeSet<PartitionId>,
         offsets: &PartitionOffsets,
+        to: ResetTo,
+        force: bool,
         key: &str,
     ) -> Result<(), Refusal> {
         if self.document.reset.as_ref().is_some_and(|reset| reset.key != key) {
@@ -165,35 +172,20 @@ impl Supervisor {
                 id: self.document.id.clone(),
             });
         }
-        let Some((discovery, _)) = &self.discovery else {
-            return Ok(());
-        };
-        let known: BTreeSet<PartitionId> = discovery
-            .partitions()
-            .chain(
-                self.look
-                    .committed
-                    .iter()
-                    .flat_map(|committed| committed.offsets.partitions()),
-            )
-            .collect();
-        let wrong = partitions
-            .iter()
-            .copied()
-            .chain(offsets.partitions())
-            .find(|partition| !known.contains(partition));
-        wrong.map_or(Ok(()), |partition| {
-            let known = known
-                .iter()
-                .map(ToString::to_string)
-                .collect::<Vec<_>>()
-                .join(", ");
-            Err(Refusal::NoSuchPartition {
-                partition,
-                topic: self.topic(),
-                known,
-            })
-        })
+        let known_wish =
+            self.document.reset.is_some() || self.document.done_resets.iter().any(|done| done == key);
+        if known_wish || (force && to == ResetTo::AsSpec) {
+            return self.check_partitions(partitions, offsets);
+        }
+        let plan = self.plan_reset(partitions, offsets, to)?;
+        if plan.skipped() > 0 && !force {
+            return Err(Refusal::WouldLose {
+                id: self.document.id.clone(),
+                offsets: plan.skipped(),
+                ranges: plan.to_string(),
+            });
+        }
+        Ok(())
     }
 
     /// True when the spec is there already: nothing is disturbed.

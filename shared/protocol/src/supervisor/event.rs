@@ -7,7 +7,7 @@ use tidegate_types::{
     SequenceId, StartOffsets, SupervisorId, TaskId, TimestampMillis,
 };
 
-use super::{HistoryLine, KeepOffsets, Publish, Settings, SupervisorDocument};
+use super::{HistoryLine, KeepOffsets, Publish, ResetTo, Settings, SupervisorDocument};
 use crate::group::{GroupDocument, TaskDocument, TaskReport};
 use crate::publish::GroupMode as PublishMode;
 use crate::task::{Assignment, LogEntry, StopReason, Stream};
@@ -281,8 +281,12 @@ pub enum Command {
         offsets: KeepOffsets,
     },
     Reset {
+        /// Empty: those with an offset, else all.
         partitions: BTreeSet<PartitionId>,
         offsets: PartitionOffsets,
+        to: ResetTo,
+        /// Also when records would never be read.
+        force: bool,
         who: String,
         why: String,
         key: String,
@@ -320,6 +324,20 @@ pub enum Refusal {
         topic: String,
         known: String,
     },
+    #[error(
+        "the reset would lose data: nobody would read {offsets} offsets that the topic has ({ranges}); \
+         `tidegate supervisor reset {id} --dry-run` shows it all, and --force does it all the same"
+    )]
+    WouldLose {
+        id: SupervisorId,
+        offsets: u64,
+        ranges: String,
+    },
+    #[error(
+        "topic {topic} of supervisor {id} has not been looked at yet, so nobody knows what a reset would lose; try \
+         again, or do it all the same: to given offsets, or as the spec says, with --force"
+    )]
+    NotLooked { id: SupervisorId, topic: String },
 }
 
 /// What is started with after a restart.

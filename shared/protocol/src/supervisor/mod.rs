@@ -18,6 +18,7 @@ mod finish;
 mod giving_up;
 mod pending;
 mod prepare;
+mod reset;
 mod settings;
 mod settle;
 mod snapshot;
@@ -43,6 +44,7 @@ pub use event::{
     PrepareCall, RecentError, Refusal, RegisterCall, ResetCall, RunnerView, TaskAnswer,
 };
 pub use prepare::PreparationView;
+pub use reset::{PartitionReset, ResetPlan, ResetTo};
 pub use settings::{FirstStart, OnLostData, Run, Settings};
 pub use snapshot::{GroupView, PartitionView, Snapshot, State, TaskPlace, TaskView};
 

@@ -12,6 +12,8 @@ fn reset<const N: usize, const M: usize>(partitions: [i32; N], offsets: [(i32, i
     Command::Reset {
         partitions: partitions.into_iter().map(PartitionId).collect(),
         offsets: PartitionOffsets::from(offsets),
+        to: ResetTo::AsSpec,
+        force: true,
         who: "ada".into(),
         why: "bad rows".into(),
         key: "wish".into(),
@@ -329,6 +331,103 @@ fn d34_a_pending_group_cannot_bring_old_offsets_back_after_a_reset() {
     );
 }
 
+/// The same wish as [`reset`], unforced, under a key of its own.
+fn careful<const N: usize>(offsets: [(i32, i64); N], to: ResetTo, key: &str) -> Command {
+    Command::Reset {
+        partitions: BTreeSet::new(),
+        offsets: PartitionOffsets::from(offsets),
+        to,
+        force: false,
+        who: "ada".into(),
+        why: String::new(),
+        key: key.into(),
+    }
+}
+
+#[test]
+fn a_reset_that_would_lose_data_is_refused_unless_it_is_forced_and_says_what_it_would_do() {
+    let mut world = World::started(settings(), [(0, 5, 100), (1, 0, 50)]);
+    // Committed are 5 and 0; 30 were read and nothing of it is published.
+    world.read("wiki.1.1", 0, 30);
+    let all = BTreeSet::new();
+    let plan = |world: &World, offsets: PartitionOffsets, to| {
+        let plan = world.supervisor.plan_reset(&all, &offsets, to).unwrap();
+        let one = |plan: &PartitionReset| {
+            let numbers = [plan.from.unwrap().0, plan.to.0];
+            (
+                plan.partition.0,
+                numbers,
+                plan.skipped.width(),
+                plan.again.width(),
+            )
+        };
+        plan.partitions.iter().map(one).collect::<Vec<_>>()
+    };
+    assert_eq!(
+        plan(&world, PartitionOffsets::new(), ResetTo::Latest),
+        [(0, [5, 100], 95, 0), (1, [0, 50], 50, 0)]
+    );
+    assert_eq!(
+        plan(&world, PartitionOffsets::from([(0, 20)]), ResetTo::AsSpec),
+        [(0, [5, 20], 15, 0)]
+    );
+    let refusal = world
+        .command(careful([(0, 20)], ResetTo::AsSpec, "a"))
+        .unwrap_err();
+    assert!(
+        refusal
+            .to_string()
+            .contains("15 offsets that the topic has (partition 0 [5, 20))"),
+        "{refusal}"
+    );
+    assert_eq!(world.live().len(), 1, "nothing was disturbed");
+
+    world.command(careful([], ResetTo::Earliest, "b")).unwrap();
+    world.pass(3_000);
+    let committed = |world: &World| world.committed.as_ref().unwrap().offsets.clone();
+    assert_eq!(committed(&world), PartitionOffsets::from([(0, 5), (1, 0)]));
+    world.command(reset([1], [(1, 50)])).unwrap();
+    world.pass(3_000);
+    assert_eq!(committed(&world), PartitionOffsets::from([(0, 5), (1, 50)]));
+    // Back again: nothing is lost, and 40 are read a second time.
+    assert_eq!(
+        plan(&world, PartitionOffsets::from([(1, 10)]), ResetTo::AsSpec),
+        [(1, [50, 10], 0, 40)]
+    );
+    world.command(careful([(1, 10)], ResetTo::AsSpec, "c")).unwrap();
+    world.pass(3_000);
+    assert_eq!(committed(&world), PartitionOffsets::from([(0, 5), (1, 10)]));
+}
+
+#[test]
+fn latest_is_where_the_log_ended_when_it_was_asked_for() {
+    let latest = Settings {
+        first_start: FirstStart::Latest,
+        ..settings()
+    };
+    for to in [ResetTo::Latest, ResetTo::AsSpec] {
+        let mut world = World::started(latest.clone(), [(0, 0, 100)]);
+        world.pass(3_000);
+        let before = world.committed.as_ref().unwrap().offsets.clone();
+        assert_eq!(before, PartitionOffsets::from([(0, 100)]));
+        world.command(careful([], to, "now")).unwrap();
+        // Written before the reset is done: it was not there when nothing was to be lost.
+        world.topic.latest = PartitionOffsets::from([(0, 130)]);
+        world.pass(5_000);
+        assert_eq!(world.committed.as_ref().unwrap().offsets, before, "{to:?}");
+    }
+}
+
+#[test]
+fn a_reset_of_a_topic_that_nobody_has_seen_is_refused_unless_it_is_forced() {
+    let mut world = World::started(settings(), [(0, 0, 100)]);
+    world.restart();
+    let wish = careful([(0, 50)], ResetTo::AsSpec, "a");
+    let refusal = world.supervisor.check(&wish).unwrap_err();
+    assert!(matches!(refusal, Refusal::NotLooked { .. }), "{refusal}");
+    world.supervisor.check(&reset([], [(0, 50)])).unwrap();
+}
+
 #[test]
 fn a_reset_goes_on_after_a_restart_with_the_same_key() {
     let mut world = World::started(settings(), [(0, 0, 100)]);
@@ -369,6 +468,8 @@ fn reset_works_on_a_suspended_and_on_a_terminated_supervisor_and_names_unknown_p
     let later = Command::Reset {
         partitions: BTreeSet::new(),
         offsets: PartitionOffsets::from([(0, 7)]),
+        to: ResetTo::AsSpec,
+        force: true,
         who: "ada".into(),
         why: String::new(),
         key: "second".into(),

@@ -87,6 +87,8 @@ fn b23_a_topic_made_again_is_not_read_whether_it_is_shorter_or_longer() {
         let reset = Command::Reset {
             partitions: Default::default(),
             offsets: PartitionOffsets::new(),
+            to: ResetTo::AsSpec,
+            force: true,
             who: "ada".into(),
             why: "new topic".into(),
             key: "k1".into(),
