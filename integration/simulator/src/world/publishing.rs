@@ -159,7 +159,6 @@ impl World {
         self.for_task(runner, life, id, TaskEvent::HandoffAnswered(seen))
     }
 
-    /// A runner tells all its tasks; ended ones that the coordinator has recorded are forgotten.
     /// B01: while nothing goes wrong, nobody stands for long.
     fn check_standing(&mut self, tasks: &[TaskReport]) -> Checked {
         let now = self.schedule.now;
@@ -176,6 +175,7 @@ impl World {
         Ok(())
     }
 
+    /// A runner tells all its tasks; ended ones that the coordinator has recorded are forgotten.
     pub(super) fn heartbeat(&mut self, runner: &RunnerId, life: u64) -> Checked {
         let lost = self.bad_luck(20) || self.is_cut_off(runner);
         let Some(found) = self.runners.get_mut(runner).filter(|found| found.up) else {

@@ -396,7 +396,8 @@ impl Reading {
         self.unhinder();
         let partition = batch.partition();
         let end = self.end_of(partition);
-        // Gaps between records are normal, one before a batch is not: its records would be lost without a trace.
+        // The reader vouches for what it hands out; this also holds for what the task did with it. Gaps between
+        // records are normal, one before a batch is not: its records would be lost without a trace.
         let stands = self.memory.next(partition);
         if let Some(next) = stands.filter(|next| batch.begins() > *next)
             && end.is_none_or(|end| next < end)

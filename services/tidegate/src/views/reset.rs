@@ -3,7 +3,7 @@
 use serde::Serialize;
 use tidegate_rpc::coordinator::v1::{PartitionReset, PlanResetResponse};
 
-use crate::report::{Show, grouped, table};
+use crate::report::{Show, grouped, known, table};
 
 #[derive(Debug, Serialize)]
 struct PartitionView {
@@ -51,15 +51,14 @@ impl From<PlanResetResponse> for ResetPlanView {
 
 impl Show for ResetPlanView {
     fn show(&self) -> String {
-        let offset = |offset: i64| grouped(u64::try_from(offset).unwrap_or_default());
         let rows = self
             .partitions
             .iter()
             .map(|one| {
                 vec![
                     one.partition.to_string(),
-                    one.committed.map_or_else(|| "-".to_owned(), offset),
-                    offset(one.begins),
+                    known(one.committed),
+                    one.begins.to_string(),
                     grouped(one.skipped),
                     grouped(one.read_again),
                 ]

@@ -325,7 +325,7 @@ pub enum Refusal {
         known: String,
     },
     #[error(
-        "the reset would lose data: nobody would read {offsets} offsets that the topic has ({ranges}); \
+        "the reset would lose data: nobody would read {offsets} offsets ({ranges}); \
          `tidegate supervisor reset {id} --dry-run` shows it all, and --force does it all the same"
     )]
     WouldLose {

@@ -47,13 +47,6 @@ impl ResetPlan {
             .map(|partition| partition.skipped.width())
             .sum()
     }
-    /// Offsets that would be read for a second time.
-    pub fn again(&self) -> u64 {
-        self.partitions
-            .iter()
-            .map(|partition| partition.again.width())
-            .sum()
-    }
 }
 
 /// The ranges that would be lost.

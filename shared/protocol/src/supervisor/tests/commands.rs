@@ -375,9 +375,7 @@ fn a_reset_that_would_lose_data_is_refused_unless_it_is_forced_and_says_what_it_
         .command(careful([(0, 20)], ResetTo::AsSpec, "a"))
         .unwrap_err();
     assert!(
-        refusal
-            .to_string()
-            .contains("15 offsets that the topic has (partition 0 [5, 20))"),
+        refusal.to_string().contains("15 offsets (partition 0 [5, 20))"),
         "{refusal}"
     );
     assert_eq!(world.live().len(), 1, "nothing was disturbed");
